@@ -18,7 +18,7 @@ def cancel(out: options.Out = options.DEFAULT_OUT, json: options.Json = False) -
     from imitbench.executors.registry import executors_of
 
     if not out.is_dir():
-        raise InputError(f"--out {out}: no such folder")
+        raise InputError(f"--out {out}: no such folder; check the path")
     tasks = sum(executor.cancel(out) for executor in executors_of(out))
     if json:
         print_json({"cancelled_tasks": tasks})

@@ -119,7 +119,7 @@ def _submissions(
     from imitbench.published.validation import validate
 
     if not folder.is_dir():
-        raise InputError(f"{folder}: no such folder")
+        raise InputError(f"{folder}: no such folder; check the path")
     named = [results_location(name) for name in dict.fromkeys(results)]
     if (folder / MANIFEST_FILE).exists() or not submission_folders(folder):
         return {folder: None}, named or [folder.resolve().parent]

@@ -113,7 +113,7 @@ def choose_files(folder: Path, patterns: Iterable[str]) -> tuple[dict[str, Path]
         InputError: The folder is missing, or a selected file is a link or not a regular file.
     """
     if not folder.is_dir():
-        raise InputError(f"{folder}: no such folder")
+        raise InputError(f"{folder}: no such folder; check the path")
     wanted = tuple(patterns)
     folders = {part for pattern in wanted for part in _folders_of(pattern)}
     chosen: dict[str, Path] = {}

@@ -163,7 +163,7 @@ def _find_results(folder: Path) -> LoadedResults:
             f"--results {folder}: is a file; name the folder of the results that it was made from"
         )
     if not folder.is_dir():
-        raise InputError(f"--results {folder}: no such folder")
+        raise InputError(f"--results {folder}: no such folder; check the path")
     notes: list[str] = []
     submissions = submission_folders(folder)
     if submissions:
@@ -307,7 +307,7 @@ def _verified(
     records: dict[str, Verification] = {}
     for location in locations:
         if not location.is_dir():
-            raise InputError(f"--verifications {location}: no such folder")
+            raise InputError(f"--verifications {location}: no such folder; check the path")
         read = gate.checked(partial(read_verifications, location), location)
         records |= {record.digest: record for record in read}
     known = {source.digest: source for source in sources if source.digest is not None}

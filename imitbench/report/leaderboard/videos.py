@@ -75,7 +75,7 @@ def choose_videos(board: Board, folder: Path) -> Videos:
         InputError: There is no such folder, or it has no video of these runs.
     """
     if not folder.is_dir():
-        raise InputError(f"--videos {folder}: no such folder")
+        raise InputError(f"--videos {folder}: no such folder; check the path")
     files, notes = _files(folder)
     wanted = [pair for rows in methods(board).values() for row in rows for pair in _wanted(row)]
     shown = {

@@ -78,7 +78,7 @@ def import_sacred(folder: Path, *, now: datetime | None = None) -> ImportedResul
         InputError: The folder does not exist, has no run, or has too many.
     """
     if not folder.is_dir():
-        raise InputError(f"{folder}: no such folder")
+        raise InputError(f"{folder}: no such folder; check the path")
     now = now or datetime.now(timezone.utc)
     walk = _FolderWalk(folder)
     paths = sorted(walk.runs(), key=_natural)
