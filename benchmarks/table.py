@@ -1,8 +1,11 @@
 """Prints the commands that make the table of methods, as its registered design states them.
 
-    python benchmarks/table.py search            # 16 trials per method
-    python benchmarks/table.py search --of dac
-    python benchmarks/table.py rows a            # rows of one part
+    python benchmarks/table.py search                                # 16 trials per method
+    python benchmarks/table.py search --values state-match --of bc   # without a reward
+    python benchmarks/table.py values                                # those found, for all suites
+    python benchmarks/table.py rows a                                # rows of one part
+    python benchmarks/table.py rows c --best bc,dac,…
+    python benchmarks/table.py statements > runs/disclosure.json     # how values were chosen
 
 The design is `results/table-design.json`; `docs/table.md` explains it. It was written before the
 first run, and its digest shows that it did not change since.
@@ -12,14 +15,19 @@ from __future__ import annotations
 
 import argparse
 import shlex
-from collections.abc import Iterator
+import sys
+from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal, get_args
 
 from pydantic import Field
 
-from imitbench.cards.catalog import load_algorithm
-from imitbench.records.runs import Record, SealedRecord
+from imitbench.cards.catalog import load_algorithm, load_suite
+from imitbench.cards.suite import mismatch
+from imitbench.cards.tuned import TunedValues, read_tuned
+from imitbench.published.disclosure import Disclosure, disclosure_text
+from imitbench.records.runs import Record, SealedRecord, variant_label
+from imitbench.tune.held_out_comparison import add_tuned
 
 ROOT = Path(__file__).resolve().parents[1]
 DESIGN = ROOT / "results" / "table-design.json"
@@ -27,6 +35,9 @@ VALUES = Path("results") / "table-values"
 """Folder of the values that searches found, below the root of the repository."""
 
 Part = Literal["a", "b", "c", "d"]
+Kind = Literal["return", "state-match", "mujoco"]
+"""A search: that of all methods, one without a reward, or one on `mujoco`."""
+KINDS: tuple[Kind, ...] = get_args(Kind)
 _Names = Annotated[list[str], Field(min_length=1)]
 
 
@@ -131,67 +142,253 @@ def read_design(path: Path = DESIGN) -> TableDesign:
     return design
 
 
-def search_command(design: TableDesign, method: str) -> str:
-    """Returns the command of a method's search."""
+def search_command(design: TableDesign, method: str, kind: Kind = "return") -> str:
+    """Returns the command of a method's search.
+
+    It writes the best values with their verdict, also if they are not better than the card's:
+    what the search has cost stands there, too.
+    """
     search = design.search
-    words = ["imitbench", "tune", "--algo", method, "--suite", search.suite, "--per", "suite"]
-    words += ["--env", ",".join(search.environments), "--regime", search.regime]
+    suite = "mujoco" if kind == "mujoco" else search.suite
+    objective = search.without_reward if kind == "state-match" else search.objective
+    words = ["imitbench", "tune", "--algo", method, "--suite", suite, "--per", "suite"]
+    words += ["--env", ",".join(_same_tasks(search.environments, suite)), "--regime", search.regime]
     words += ["--trials", str(search.trials), "--search-share", f"{search.share:g}"]
     words += ["--search-seeds", _listed(search.seeds)]
     words += ["--held-out-seeds", _listed(search.held_out_seeds)]
-    if load_algorithm(method).packs:
+    if kind != "state-match" and load_algorithm(method).packs:  # it is measured in each run alone
         words += ["--pack-seeds"]
-    words += ["--objective", search.objective, "--to", str(_values(method))]
+    words += ["--objective", objective, "--keep-anyway", "--to", str(_file(method, kind))]
     return shlex.join(words)
 
 
-def row_commands(design: TableDesign, part: Part) -> Iterator[str]:
-    """Yields the commands of a part's rows; groups whose methods follow from part a have none."""
+def row_commands(
+    design: TableDesign,
+    part: Part,
+    *,
+    kind: Kind = "return",
+    of: Collection[str] | None = None,
+    best: Sequence[str] = (),
+) -> Iterator[str]:
+    """Yields the commands of a part's rows.
+
+    Args:
+        design: The design.
+        part: The part.
+        kind: The search whose values the rows have. Others than that of all methods make second
+            rows, where they found better values than the card's.
+        of: Methods to limit the rows to; `None` for all.
+        best: Methods of groups whose methods follow from part a.
+    """
     for rows in design.rows:
-        if rows.part != part or rows.methods is None:
+        if rows.part != part or (kind == "mujoco" and rows.suite != "mujoco"):
             continue
-        for method in rows.methods:
-            words = ["imitbench", "run", "--algo", method, "--suite", rows.suite]
-            if rows.environments is not None:
-                words += ["--env", ",".join(rows.environments)]
-            if rows.regime is not None:
-                words += ["--regime", rows.regime]
-            if rows.budget != "default":
-                words += ["--budget", rows.budget]
-            words += ["--seeds", f"{design.seeds[0]}-{design.seeds[-1]}"]
-            for setting in rows.settings:
-                words += ["--set", setting]
-            if rows.searched and (ROOT / _values(method)).is_file():
-                words += ["--config", str(_values(method))]
-            if rows.pack is not None:
-                words += ["--pack", str(rows.pack)]
-            yield shlex.join(words)
+        for method in rows.methods or best:
+            values = better_values(method, kind) if rows.searched else None
+            if (of is None or method in of) and (values is not None or kind == "return"):
+                yield _row_command(design, rows, method, values)
 
 
-def _values(method: str) -> Path:
-    return VALUES / f"{method}.yaml"
+def _row_command(design: TableDesign, rows: Rows, method: str, values: Path | None) -> str:
+    words = ["imitbench", "run", "--algo", method, "--suite", rows.suite]
+    if rows.environments is not None:
+        words += ["--env", ",".join(rows.environments)]
+    if rows.regime is not None:
+        words += ["--regime", rows.regime]
+    if rows.budget != "default":
+        words += ["--budget", rows.budget]
+    words += ["--seeds", f"{design.seeds[0]}-{design.seeds[-1]}"]
+    for setting in rows.settings:
+        words += ["--set", setting]
+    if values is not None:
+        words += ["--config", str(values)]
+    if rows.pack is not None:
+        words += ["--pack", str(rows.pack)]
+    return shlex.join(words)
+
+
+def better_values(method: str, kind: Kind) -> Path | None:
+    """Returns the file of a search's values; `None` if they are not better than the card's."""
+    found = _found(method, kind)
+    tuning = next(iter(found.values())).tuning if found else None
+    return _file(method, kind) if tuning is not None and tuning.verdict == "better" else None
+
+
+def _found(method: str, kind: Kind) -> dict[str, TunedValues]:
+    path = ROOT / _file(method, kind)
+    return dict(read_tuned(path).environments) if path.is_file() else {}
+
+
+def complete_values(design: TableDesign) -> list[Path]:
+    """Gives the values that were found on one suite to the environments of all other suites.
+
+    Returns:
+        The changed files.
+    """
+    suites = {rows.suite: load_suite(rows.suite) for rows in design.rows if rows.searched}
+    changed = []
+    for method in design.search.methods:
+        card = load_algorithm(method)
+        for kind in KINDS[:2]:  # what was found on `mujoco` is for `mujoco`
+            found = _found(method, kind)
+            [values, *_] = [*found.values(), None]
+            new = {
+                env_id: values
+                for suite in suites.values()
+                for env_id, environment in suite.environments.items()
+                if values is not None
+                and env_id not in found
+                and environment.variant_of is None
+                and mismatch(card, environment) is None
+            }
+            if new:
+                add_tuned(ROOT / _file(method, kind), card, new)
+                changed.append(_file(method, kind))
+    return changed
+
+
+def statements(design: TableDesign) -> list[Disclosure]:
+    """Returns how values were chosen, for `disclosure.json` of a results folder.
+
+    These are the rows that keep the values of their cards after a search, and those with settings
+    of their own. Of values that a search found, `imitbench results export` says it.
+    """
+    found: dict[tuple[str, str], Disclosure] = {}
+    for rows in design.rows:
+        for method in rows.methods or design.search.methods:
+            stated = _statement(rows, method)
+            if stated is not None:
+                found.setdefault(stated.row, stated)
+    return sorted(found.values(), key=lambda stated: stated.row)
+
+
+def _statement(rows: Rows, method: str) -> Disclosure | None:
+    card = load_algorithm(method)
+    values = card.resolve(dict(setting.split("=", 1) for setting in rows.settings))
+    changed = card.changed(values)
+    [found, *_] = [*(_found(method, "return").values() if rows.searched else ()), None]
+    tuning = None if found is None else found.tuning
+    if not changed and (tuning is None or tuning.verdict == "better"):
+        return None
+    label = variant_label(changed, "cpu", pack=rows.pack)
+    share = values.get("policy_tau", 1.0)
+    said: dict[str, Any] = {
+        "suite": rows.suite,
+        "algo": f"{method}[{label}]" if label else method,
+        "chosen": "hand" if changed else "default",
+        "published_seeds": False,
+        "exported": "average" if isinstance(share, float) and share < 1 else "last",
+        "note": "Settings of the table's design.",
+    }
+    if tuning is not None:
+        said |= {
+            "criterion": "the true return",
+            "tasks": tuning.environments or [],
+            "seeds": sorted({*tuning.search_seeds, *tuning.held_out_seeds}),
+            "env_steps": tuning.env_steps,
+            "trials": tuning.trials,
+            "core_hours": tuning.core_hours,
+            "note": "The search found nothing better on its held-out seeds.",
+        }
+    return Disclosure.model_validate(said)
+
+
+def _same_tasks(environments: Sequence[str], suite: str) -> list[str]:
+    """Returns the environments of a suite that have the names of others, whatever the version."""
+    by_name = {_task(env_id): env_id for env_id in load_suite(suite).environments}
+    return [by_name[_task(env_id)] for env_id in environments]
+
+
+def _task(env_id: str) -> str:
+    return env_id.rpartition("/")[2].partition("-")[0]
+
+
+def _file(method: str, kind: Kind) -> Path:
+    return VALUES / (f"{method}.yaml" if kind == "return" else f"{method}-{kind}.yaml")
 
 
 def _listed(seeds: list[int]) -> str:
     return ",".join(map(str, seeds))
 
 
-def main() -> None:
-    """Prints commands."""
+def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    kinds = parser.add_subparsers(dest="kind", required=True)
-    search = kinds.add_parser("search", help="commands of the searches")
-    search.add_argument("--of", metavar="METHOD", help="of this method only")
-    rows = kinds.add_parser("rows", help="commands of rows")
-    rows.add_argument("part", choices=["a", "b", "c", "d"])
-    given = parser.parse_args()
+    modes = parser.add_subparsers(dest="mode", required=True)
+    search = modes.add_parser("search", help="commands of the searches")
+    rows = modes.add_parser("rows", help="commands of rows")
+    rows.add_argument("part", choices=get_args(Part))
+    rows.add_argument(
+        "--best", metavar="METHODS", help="for part c: the methods with the highest IQM in part a"
+    )
+    for command in (search, rows):
+        command.add_argument("--of", metavar="METHODS", help="of these methods only")
+        command.add_argument(
+            "--values",
+            choices=KINDS,
+            default=KINDS[0],
+            help="state-match: of second rows, chosen without a reward; mujoco: of a search there",
+        )
+    modes.add_parser("values", help="give values found on one suite to the others, in their files")
+    modes.add_parser("statements", help="how values were chosen, as disclosure.json")
+    return parser
+
+
+def _names(
+    parser: argparse.ArgumentParser, option: str, text: str | None, known: Collection[str]
+) -> list[str] | None:
+    names = None if text is None else [name.strip() for name in text.split(",")]
+    for name in names or ():
+        if name not in known:
+            parser.error(f"{option} {name}: the design has {', '.join(known)}")
+    return names
+
+
+def _note_missing(
+    design: TableDesign, part: Part, kind: Kind, of: Collection[str] | None, best: Sequence[str]
+) -> None:
+    groups = [rows for rows in design.rows if rows.part == part and rows.searched]
+    wanted = {method for rows in groups for method in rows.methods or best}
+    missing = sorted(
+        method for method in wanted if (of is None or method in of) and not _found(method, kind)
+    )
+    if missing:
+        names = ", ".join(missing)
+        print(f"note: {VALUES} has no values yet of {names}: searches come first", file=sys.stderr)
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Prints commands or statements.
+
+    Args:
+        arguments: Those of the command line when `None`.
+    """
+    parser = _parser()
+    given = parser.parse_args(arguments)
     design = read_design()
-    if given.kind == "search":
-        methods = [name for name in design.search.methods if given.of in (None, name)]
-        lines = [search_command(design, method) for method in methods]
+    if given.mode == "statements":
+        print(disclosure_text(statements(design)), end="")
+        return
+    if given.mode == "values":
+        print("\n".join(map(str, complete_values(design))))
+        return
+    searched = design.search.methods
+    every = [*searched, *(name for rows in design.rows for name in rows.methods or ())]
+    known = list(dict.fromkeys(every)) if given.mode == "rows" else searched
+    of = _names(parser, "--of", given.of, known)
+    if given.values != KINDS[0] and of is None:
+        parser.error(f"--values {given.values}: name the methods, such as --of bc,dac")
+    if given.mode == "search":
+        methods = [name for name in searched if of is None or name in of]
+        lines = [search_command(design, method, given.values) for method in methods]
     else:
-        lines = list(row_commands(design, given.part))
-    print("\n".join(lines))
+        best = _names(parser, "--best", given.best, searched) or []
+        wanted = {rows.best for rows in design.rows if rows.part == given.part} - {None}
+        if wanted and {len(set(best))} != wanted:
+            parser.error(f"rows {given.part}: name the {max(wanted)} best methods with --best")
+        lines = list(row_commands(design, given.part, kind=given.values, of=of, best=best))
+        _note_missing(design, given.part, given.values, of, best)
+    for line in lines:
+        print(line)
 
 
 if __name__ == "__main__":

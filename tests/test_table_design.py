@@ -8,8 +8,13 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
+from imitbench.cards.catalog import load_algorithm
+from imitbench.cards.tuned import TunedValues
 from imitbench.cli import run as run_command
 from imitbench.cli.main import app
+from imitbench.published.disclosure import check_disclosures
+from imitbench.published.findings import Findings
+from imitbench.tune.held_out_comparison import add_tuned
 
 ROOT = Path(__file__).resolve().parents[1]
 TABLE = runpy.run_path(str(ROOT / "benchmarks" / "table.py"))
@@ -49,6 +54,92 @@ def test_the_commands_of_rows_plan_the_registered_seeds(design, part, tmp_path, 
         assert CliRunner().invoke(app, words, catch_exceptions=False).exit_code == 0, command
         specs = [spec for plan in taken.pop() for spec in plan]
         assert sorted({spec.seed for spec in specs}) == design.seeds, command
+
+
+def found_by_a_search(root, method, values, kind="", verdict="better"):
+    """Writes what the search of a method would write."""
+    runs = {"mean": 1.0, "runs": [1.0]}
+    tuning = {
+        "imitbench": "1", "suite": "seals", "per": "suite", "objective": kind or "return",
+        "environments": ["seals/Hopper-v1", "seals/HalfCheetah-v1"], "uses_reward": not kind,
+        "budget": "default", "trials": 16, "env_steps": 40, "core_hours": 2.5,
+        "search_seeds": [100, 101], "held_out_seeds": [200, 201], "sampler_seed": 0,
+        "verdict": verdict, "default": runs, "tuned": runs,
+    }  # fmt: skip
+    found = TunedValues.model_validate({"source": "x", "values": values, "tuning": tuning})
+    folder = root / TABLE["VALUES"]
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / f"{'-'.join(filter(None, (method, kind)))}.yaml"
+    add_tuned(path, load_algorithm(method), {"seals/Hopper-v1": found})
+
+
+def specs_of(command, out, monkeypatch):
+    taken = []
+    monkeypatch.setattr(run_command, "print_plans", lambda plans, *_, **__: taken.extend(plans))
+    words = [*shlex.split(command)[1:], "--dry-run", "--out", str(out)]
+    assert CliRunner().invoke(app, words, catch_exceptions=False).exit_code == 0, command
+    return [spec for plan in taken for spec in plan]
+
+
+def test_rows_have_the_values_of_searches_on_every_suite(design, tmp_path, monkeypatch):
+    commands = TABLE["row_commands"]
+    monkeypatch.setitem(commands.__globals__, "ROOT", tmp_path)
+    monkeypatch.chdir(tmp_path)
+    found_by_a_search(tmp_path, "dac", {"gamma": 0.9})
+    found_by_a_search(tmp_path, "dac", {"gamma": 0.8}, "state-match")
+    found_by_a_search(tmp_path, "bc", {"learning_rate": 0.002}, verdict="undecided")
+    assert len(TABLE["complete_values"](design)) == 3
+    assert TABLE["complete_values"](design) == []
+    ways = [{}, {"kind": "state-match"}, {"kind": "mujoco"}]
+    rows = [
+        specs_of(command, tmp_path, monkeypatch)
+        for way in ways
+        for part in ("a", "b")
+        for command in commands(design, part, of=["dac", "bc"], **way)
+    ]
+    first = [own[0] for own in rows]
+    assert [(spec.suite, spec.algo_label, spec.hyperparameters.get("gamma")) for spec in first] == [
+        ("seals", "bc", None), ("seals", "dac[tuned,pack=5]", 0.9),
+        ("mujoco", "bc", None), ("mujoco", "dac[tuned,pack=5]", 0.9),
+        ("seals", "dac[tuned,pack=5]", 0.8), ("mujoco", "dac[tuned,pack=5]", 0.8),
+    ]  # fmt: skip
+    assert all(len({spec.environment.id for spec in own}) == 5 for own in rows)
+
+
+def test_a_search_that_found_nothing_better_is_stated_with_its_cost(design, tmp_path, monkeypatch):
+    monkeypatch.setitem(TABLE["statements"].__globals__, "ROOT", tmp_path)
+    found_by_a_search(tmp_path, "dac", {"gamma": 0.9}, verdict="not better")
+    found_by_a_search(tmp_path, "bc", {"learning_rate": 0.002})
+    stated = {row.row: row for row in TABLE["statements"](design)}
+    assert ("seals", "bc") not in stated  # its row has other values
+    row = stated["seals", "dac[pack=5]"]
+    assert (row.chosen, row.criterion, row.seeds) == (
+        "default",
+        "the true return",
+        [100, 101, 200, 201],
+    )
+    assert (row.trials, row.env_steps, row.core_hours) == (16, 40, 2.5)
+    findings = Findings()
+    [command] = TABLE["row_commands"](design, "a", of=["dac"])
+    check_disclosures([row], specs_of(command, tmp_path, monkeypatch), findings)
+    assert findings.problems == []
+    [asked] = [row for row in stated.values() if (row.suite, row.chosen) == ("classic", "hand")]
+    assert asked.algo == "preference_comparisons[total_comparisons=500]"
+
+
+def test_rows_of_the_best_methods_need_their_names(design, capsys):
+    best = design.search.methods[:8]
+    commands = list(TABLE["row_commands"](design, "c", best=best))
+    assert len(commands) == 4 * len(best)
+    for arguments, said in (
+        (["rows", "c"], "name the 8 best methods with --best"),
+        (["rows", "c", "--best", "bc,bc"], "name the 8 best methods with --best"),
+        (["rows", "a", "--of", "dax"], "--of dax: the design has bc, "),
+        (["rows", "a", "--values", "mujoco"], "name the methods, such as --of bc,dac"),
+    ):
+        with pytest.raises(SystemExit):
+            TABLE["main"](arguments)
+        assert said in capsys.readouterr().err
 
 
 def test_searches_are_planned_as_they_are_registered(design, tmp_path, monkeypatch):

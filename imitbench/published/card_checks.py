@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from functools import cache
 
 from imitbench.cards.algorithm import STEP_UNITS, Scalar
@@ -20,6 +20,7 @@ from imitbench.cards.suite import (
 from imitbench.cards.tuned import load_tuned
 from imitbench.published.findings import Check, Findings
 from imitbench.published.submission import LocatedRun
+from imitbench.published.table_values import table_values
 from imitbench.records.bundled_cards import bundled_algorithm, bundled_suite, environment_of
 from imitbench.records.runs import (
     ArtifactSpec,
@@ -39,8 +40,12 @@ _RERUN = "run it again with `imitbench run`"
 
 
 @cache
-def _tuned(name: str) -> Mapping[str, dict[str, Scalar]]:
-    return load_tuned(load_algorithm(name)) or {}
+def _tuned(name: str, env_id: str) -> Sequence[dict[str, Scalar]]:
+    """Returns all hyper-parameters as tuned for an environment: next to the card, or a table's."""
+    card = load_algorithm(name)
+    beside = (load_tuned(card) or {}).get(env_id)
+    found = [tuned[env_id].values for tuned in table_values(name) if env_id in tuned]
+    return [*([beside] if beside else []), *({**card.resolve({}), **values} for values in found)]
 
 
 @cache
@@ -151,15 +156,12 @@ def _check_algorithm(spec: RunSpec, where: str, findings: Findings) -> None:
                 parameter.check(values[name])
             except ValueError as error:
                 fail("algorithm", f"{name} {one_line(error)}")
-    tuned = _tuned(card.name).get(spec.environment.id) if spec.tuned else None
-    bases = [tuned] if tuned is not None else _defaults(card.name)
-    label, *earlier = (
-        variant_label(
-            card.changed(values, base), spec.device, tuned=tuned is not None, pack=spec.pack
-        )
-        for base in bases
+    tuned = _tuned(card.name, spec.environment.id) if spec.tuned else ()
+    label, *others = (
+        variant_label(card.changed(values, base), spec.device, tuned=bool(tuned), pack=spec.pack)
+        for base in tuned or _defaults(card.name)
     )
-    if spec.variant not in (label, *earlier):
+    if spec.variant not in (label, *others):
         due = f"differ from the card by {one_line(label)!r}" if label else "are the card's"
         fail("algorithm", f"labeled {one_line(spec.variant, 80)!r}, but its settings {due}")
     if spec.pack is not None and not card.packs:

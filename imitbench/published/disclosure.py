@@ -19,6 +19,7 @@ from imitbench.cards.catalog import algorithm_directory
 from imitbench.cards.tuned import TUNED_FILE, TunedValues, Tuning, read_tuned
 from imitbench.errors import InputError
 from imitbench.published.findings import Findings
+from imitbench.published.table_values import table_values
 from imitbench.records.bundled_cards import bundled_algorithm
 from imitbench.records.published import PublishedRun
 from imitbench.records.runs import AbbreviatedRecord, Record, RunSpec
@@ -299,7 +300,7 @@ class TuningCost:
     """Cost of tuning for the environments of a row.
 
     Attributes:
-        tuned: Number of environments with tuned values.
+        tuned: Number of environments with tuned values, or of all if only a statement names a cost.
         stated: Number of those whose cost is on record.
         trials: Trials of these searches; `None` if no cost is on record.
         env_steps: Environment steps of their runs; `None` if no search recorded them.
@@ -322,8 +323,9 @@ def tuning_cost(specs: Iterable[RunSpec], disclosures: Sequence[Disclosure] = ()
     Args:
         specs: The row's runs.
         disclosures: Statements about the row, which count where the tuned values of the method are
-            other ones.
+            other ones, or where a search ended with the values of the card.
     """
+    specs = list(specs)
     found = _tunings(specs)
     known = [tuning for tuning in found.values() if tuning is not None]
     searches = {
@@ -333,7 +335,8 @@ def tuning_cost(specs: Iterable[RunSpec], disclosures: Sequence[Disclosure] = ()
         for index, tuning in enumerate(known)
     }
     if not searches:
-        return _stated_cost(len(found), disclosures)
+        environments = {spec.environment.id for spec in specs}
+        return _stated_cost(len(found), len(environments), disclosures)
     return TuningCost(
         tuned=len(found),
         stated=len(known),
@@ -343,10 +346,14 @@ def tuning_cost(specs: Iterable[RunSpec], disclosures: Sequence[Disclosure] = ()
     )
 
 
-def _stated_cost(tuned: int, disclosures: Sequence[Disclosure]) -> TuningCost:
-    """Returns the cost that statements of searches name."""
-    searches = [stated for stated in disclosures if stated.chosen == "search"]
+def _stated_cost(tuned: int, environments: int, disclosures: Sequence[Disclosure]) -> TuningCost:
+    """Returns the cost that statements name, also of searches that found nothing better."""
+    searches = [
+        stated for stated in disclosures if stated.chosen == "search" or stated.trials is not None
+    ]
     trials = _sum_of_known(search.trials for search in searches)
+    if trials is not None:
+        tuned = tuned or environments
     return TuningCost(
         tuned=tuned,
         stated=0 if trials is None else tuned,
@@ -378,11 +385,15 @@ def _tunings(specs: Iterable[RunSpec]) -> dict[str, Tuning | None]:
 def _tuned_values(spec: RunSpec) -> TunedValues | None:
     """Returns the tuned values of a run's method, if the run has these values."""
     card = bundled_algorithm(spec.algo) if spec.implementation_digest is None else None
-    values = _bundled(spec.algo).get(spec.environment.id) if card is not None else None
-    if card is None or values is None:
+    if card is None:
         return None
     own = card.completed(spec.hyperparameters)
-    return values if all(own.get(name) == value for name, value in values.values.items()) else None
+    # Those of the table name every value that was searched, so they are the ones to try first.
+    for tuned in (*table_values(spec.algo), _bundled(spec.algo)):
+        values = tuned.get(spec.environment.id)
+        if values is not None and values.values.items() <= own.items():
+            return values
+    return None
 
 
 @cache

@@ -7,10 +7,13 @@ import pytest
 from support.command import call_imitbench
 from support.plans import make_plan
 from support.submissions import write_submitted_runs
+from typer.testing import CliRunner
 
+from imitbench.cards.catalog import load_algorithm
 from imitbench.cards.tuned import TunedValues, Tuning
+from imitbench.cli.main import app
 from imitbench.errors import InputError
-from imitbench.published import disclosure
+from imitbench.published import card_checks, disclosure, table_values
 from imitbench.published.disclosure import (
     DISCLOSURE_FILE,
     Disclosure,
@@ -28,6 +31,7 @@ from imitbench.published.validation import validate
 from imitbench.report.leaderboard.board import build_board
 from imitbench.report.leaderboard.data_formats import render_csv, render_json, render_markdown
 from imitbench.report.leaderboard.site import write_site
+from imitbench.tune.held_out_comparison import add_tuned
 
 RESULTS = Path(__file__).resolve().parents[2] / "results"
 LABEL = "bc[batch_size=128]"
@@ -201,6 +205,46 @@ def test_searches_on_record_need_no_statement_of_their_own(tmp_path, monkeypatch
     elsewhere = tuning.model_copy(update={"environments": ["seals/CartPole-v0"]})
     values = values.model_copy(update={"tuning": elsewhere})
     assert own_disclosures(tmp_path, own)[0].tasks == ["seals/CartPole-v0"]
+
+
+def test_values_of_the_table_of_methods_are_known(tmp_path, monkeypatch):
+    """They are other ones than those next to the cards, and for other demonstrations."""
+    means = {"mean": 1.0, "runs": [1.0]}
+    found = {
+        kind: TunedValues(
+            source="x",
+            values={"batch_size": size},
+            tuning=Tuning(
+                imitbench="1", suite="classic", objective=kind, uses_reward=kind == "return",
+                budget="quick", trials=16, env_steps=7, core_hours=0.5, search_seeds=[100],
+                held_out_seeds=[200], sampler_seed=0, verdict="better", default=means, tuned=means,
+            ),
+        )
+        for kind, size in (("return", 128), ("state-match", 256))
+    }  # fmt: skip
+    folder = tmp_path / "table-values"
+    folder.mkdir()
+    for name, kind in (("bc", "return"), ("bc-state-match", "state-match")):
+        add_tuned(folder / f"{name}.yaml", load_algorithm("bc"), {"Pendulum-v1": found[kind]})
+    monkeypatch.setattr(table_values, "_folder", lambda: folder)
+    for known in (table_values.table_values, card_checks._tuned):
+        known.cache_clear()
+    for name, criterion in (("bc", "the true return"), ("bc-state-match", "state-match")):
+        runs, shown = tmp_path / name, tmp_path / f"{name}-published"
+        config = str(folder / f"{name}.yaml")
+        write_submitted_runs(runs, ("bc",), failing=(), config=config)
+        words = ["results", "export", str(shown), "--out", str(runs)]
+        assert CliRunner().invoke(app, words, catch_exceptions=False).exit_code == 0
+        assert not validate(shown).failed
+        [row] = parse_disclosures(shown / DISCLOSURE_FILE)
+        assert (row.algo, row.chosen, row.criterion) == ("bc[tuned]", "search", criterion)
+        assert (row.trials, row.env_steps, row.core_hours) == (16, 7, 0.5)
+    (folder / "bc-state-match.yaml").unlink()
+    for known in (table_values.table_values, card_checks._tuned):
+        known.cache_clear()
+    assert {each.check for each in validate(shown).problems} == {"algorithm"}
+    table_values.table_values.cache_clear()
+    card_checks._tuned.cache_clear()
 
 
 @pytest.mark.parametrize("folder", submission_folders(RESULTS), ids=lambda path: path.name)

@@ -109,6 +109,12 @@ def test_the_cost_of_tuning_is_shown_if_the_values_are_those_of_the_search(tmp_p
     )  # fmt: skip
     said = "16 trials, 40 steps, 2.0 core-hours"
     assert row_facts.tuning_text([spec], [stated]) == (said, 16.0)
+    # Values of a search that do not ship with the package, and one that found nothing better.
+    assert row_facts.tuning_text([untuned], [stated]) == (said, 16.0)
+    kept = stated.model_copy(update={"chosen": "default"})
+    assert row_facts.tuning_text([untuned], [kept]) == (said, 16.0)
+    unknown = stated.model_copy(update={"trials": None})
+    assert row_facts.tuning_text([untuned], [unknown]) == (NOTHING, None)
     assert "in 40 environment steps, 16 trials, 2.0 core-hours. No published" in stated.text
     assert "trials" not in stated.model_copy(update={"trials": None}).model_dump()
 
