@@ -304,11 +304,28 @@ def _frechet_squared(first: FloatArray, second: FloatArray) -> float:
 class StateMatchObjective(_HeldOutDemos):
     """Similarity of the states in the policy's episodes and in held-out demonstrations.
 
-    The measure of similarity is the same for all settings.
+    The measure of similarity is the same for all settings. Of a single demonstration or thinned
+    ones, none is held out: to be where they are, a policy has to act like the expert anyway.
     """
 
     name = "state-match"
     unit = "state match"
+
+    def refusal(
+        self, algorithm: AlgorithmCard, environment: EnvironmentCard, spec: RunSpec
+    ) -> str | None:
+        """Refuses runs without demonstrations."""
+        if spec.demos is None:
+            return f"{algorithm.name} uses no demonstrations, which give the expert's states"
+        return None
+
+    def hold_out(
+        self, demos: Sequence[TrajectoryWithRew], spec: RunSpec
+    ) -> tuple[Sequence[TrajectoryWithRew], Sequence[TrajectoryWithRew]]:
+        """Holds out a fifth; nothing, but compares with all, where that is not possible."""
+        if len(demos) < 2 or (spec.demos is not None and spec.demos.every is not None):
+            return demos, demos
+        return super().hold_out(demos, spec)
 
     def at(self, moment: EvaluationPoint) -> float:
         """Returns the similarity in a few episodes."""

@@ -66,6 +66,18 @@ def test_holding_out_needs_demonstrations():
     assert refusal("demo-likelihood", "bc", n_demos=2) is None
 
 
+def test_states_are_compared_with_all_demonstrations_where_none_can_be_held_out():
+    thinned, single = {"n_demos": 1, "demo_every": 20}, {"n_demos": 1}
+    demos = [episode(1, first) for first in range(50)]
+    objective = OBJECTIVES["state-match"]
+    for settings, given in ((thinned, demos), (single, demos[:1])):
+        assert refusal("state-match", "bc", **settings) is None
+        assert refusal("demo-likelihood", "bc", **settings) is not None
+        assert objective.hold_out(given, spec_of(small_plan(**settings))) == (given, given)
+    assert "uses no demonstrations" in refusal("state-match", "dagger")
+    assert len(objective.hold_out(demos, spec_of(small_plan()))[1]) == 10
+
+
 def test_a_score_needs_an_expert_above_random():
     suite = load_suite("classic")
     assert refusal("return", "bc") is None
