@@ -294,6 +294,11 @@ def test_a_suite_opens_with_the_default_budget_and_all_demonstrations(tmp_path):
     assert board.condition(first) == "all demonstrations, default budget"
     assert len(others) == 2
     assert headline_first([*others, first])[0] is first
+    [fewer] = [part for part in others if part.anchor == "default--3--bundled"]
+    told = replace(fewer, rows=tuple(replace(row, tier=1) for row in fewer.rows))
+    assert headline_first([first, told])[0] is told  # more of its methods have a tier
+    quick = replace(others[0] if others[1] is fewer else others[1], rows=told.rows)
+    assert headline_first([first, quick])[0] is first
     page = (tmp_path / "site" / "suites" / "classic.html").read_text()
     anchors = re.findall(r'<section id="([\w-]+--bundled)"', page)
     assert anchors == [part.anchor for part in board.sections]

@@ -108,6 +108,7 @@ def headline_first(parts: Sequence[BoardSection]) -> list[BoardSection]:
     The headline is what a suite's card makes the usual case: the default budget, the
     demonstrations of the default regime, and the bundled source, with the newest references.
     Tables with ranked methods go before all others, and of equal ones that with most of them.
+    Another regime comes before the default one where more methods have a tier.
     """
     if not parts:
         return []
@@ -128,7 +129,14 @@ def headline_first(parts: Sequence[BoardSection]) -> list[BoardSection]:
             ranked,
         )
 
-    best = max(parts, key=usual)
+    def told_apart(part: BoardSection) -> tuple[float, ...]:
+        ranked, budget, *others = usual(part)
+        return ranked, budget, sum(row.tier is not None for row in part.rows), *others
+
+    of_regime: dict[Conditions, BoardSection] = {}
+    for part in sorted(parts, key=usual, reverse=True):
+        of_regime.setdefault(replace(part.section.conditions, budget=None, source=None), part)
+    best = max(of_regime.values(), key=told_apart)
     return [best, *(part for part in parts if part is not best)]
 
 
