@@ -6,6 +6,7 @@
     python benchmarks/table.py rows a                                # rows of one part
     python benchmarks/table.py rows c --best bc,dac,…
     python benchmarks/table.py statements > runs/disclosure.json     # how values were chosen
+    python benchmarks/table.py decided results                       # pairs of methods that differ
 
 The design is `results/table-design.json`; `docs/table.md` explains it. It was written before the
 first run, and its digest shows that it did not change since.
@@ -17,6 +18,7 @@ import argparse
 import shlex
 import sys
 from collections.abc import Collection, Iterator, Sequence
+from itertools import combinations
 from pathlib import Path
 from typing import Annotated, Any, Literal, get_args
 
@@ -26,7 +28,14 @@ from imitbench.cards.catalog import load_algorithm, load_suite
 from imitbench.cards.suite import mismatch
 from imitbench.cards.tuned import TunedValues, read_tuned
 from imitbench.published.disclosure import Disclosure, disclosure_text
+from imitbench.published.results_sources import find_results
+from imitbench.records.bundled_cards import bundled_suite
 from imitbench.records.runs import Record, SealedRecord, variant_label
+from imitbench.report.leaderboard.board import build_board
+from imitbench.report.leaderboard.standings import by_method, pair_outcomes
+from imitbench.stats.decided_pairs import winners
+from imitbench.stats.significance import significance_at
+from imitbench.store.comparability import Conditions
 from imitbench.tune.held_out_comparison import add_tuned
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -38,6 +47,8 @@ Part = Literal["a", "b", "c", "d"]
 Kind = Literal["return", "state-match", "mujoco"]
 """A search: that of all methods, one without a reward, or one on `mujoco`."""
 KINDS: tuple[Kind, ...] = get_args(Kind)
+ACTING: tuple[Literal["sampled", "likely"], ...] = ("sampled", "likely")
+REPLICATES = 2_000
 _Names = Annotated[list[str], Field(min_length=1)]
 
 
@@ -293,6 +304,32 @@ def _statement(rows: Rows, method: str) -> Disclosure | None:
     return Disclosure.model_validate(said)
 
 
+def decided_pairs(design: TableDesign, results: Path) -> Iterator[str]:
+    """Says for each suite how many pairs of methods differ, of all tracks, after Holm."""
+    board = build_board(find_results(results), title="Table", replicates=REPLICATES)
+    level = significance_at(board.method.level)
+    for part in board.sections:
+        found = part.section.conditions
+        suite = bundled_suite(found.suite or "")
+        if suite is None or design.search.regime not in suite.regimes:
+            continue
+        regime = suite.regime(design.search.regime)
+        if found != Conditions.in_regime(suite.name, "default", "bundled", regime):
+            continue
+        firsts = [entry.row for entry in by_method(row for row in part.rows if row.tier)]
+        rows = {row.result.algorithm: row for row in firsts}
+        pairs = list(combinations(rows, 2))
+        ways = [winners(pair_outcomes(rows, board.method, acting, pairs), level)
+                for acting in ACTING]  # fmt: skip
+        shares = [f"{len(won)} {acting}" for acting, won in zip(ACTING, ways, strict=True)]
+        both = len(ways[0] & ways[1])
+        yield (
+            f"{found.title}, version {part.version}: {len(pairs)} pairs of {len(rows)} methods, "
+            f"decided: {', '.join(shares)}, {both} both ({both / max(1, len(pairs)):.0%}; "
+            f"goal {design.goal:.0%})"
+        )
+
+
 def _same_tasks(environments: Sequence[str], suite: str) -> list[str]:
     """Returns the environments of a suite that have the names of others, whatever the version."""
     by_name = {_task(env_id): env_id for env_id in load_suite(suite).environments}
@@ -329,6 +366,8 @@ def _parser() -> argparse.ArgumentParser:
             help="state-match: of second rows, chosen without a reward; mujoco: of a search there",
         )
     modes.add_parser("values", help="give values found on one suite to the others, in their files")
+    decided = modes.add_parser("decided", help="how many pairs of methods differ after Holm")
+    decided.add_argument("results", type=Path, nargs="?", default=ROOT / "results")
     modes.add_parser("statements", help="how values were chosen, as disclosure.json")
     return parser
 
@@ -367,6 +406,9 @@ def main(arguments: list[str] | None = None) -> None:
     design = read_design()
     if given.mode == "statements":
         print(disclosure_text(statements(design)), end="")
+        return
+    if given.mode == "decided":
+        print("\n".join(decided_pairs(design, given.results)))
         return
     if given.mode == "values":
         print("\n".join(map(str, complete_values(design))))

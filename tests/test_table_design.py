@@ -6,6 +6,7 @@ import shlex
 from pathlib import Path
 
 import pytest
+from support.submissions import LEVELS, write_submitted_runs
 from typer.testing import CliRunner
 
 from imitbench.cards.catalog import load_algorithm
@@ -125,6 +126,20 @@ def test_a_search_that_found_nothing_better_is_stated_with_its_cost(design, tmp_
     assert findings.problems == []
     [asked] = [row for row in stated.values() if (row.suite, row.chosen) == ("classic", "hand")]
     assert asked.algo == "preference_comparisons[total_comparisons=500]"
+
+
+def test_pairs_that_differ_are_counted_over_all_tracks(design, tmp_path, monkeypatch):
+    for method in ("airl", "sqil"):
+        monkeypatch.setitem(LEVELS, method, LEVELS["gail"])
+    out = tmp_path / "results"
+    few = {"suite": "seals", "env": "*", "n_demos": 1, "demo_every": 20, "budget": "default"}
+    write_submitted_runs(out, ("bc", "gail", "airl"), seeds=10, failing=(), **few)
+    write_submitted_runs(out, ("sqil",), seeds=3, failing=(), **few)  # provisional
+    other = few | {"demo_every": None}
+    write_submitted_runs(out, ("bc", "gail"), seeds=10, failing=(), **other)
+    [said] = TABLE["decided_pairs"](design, out)
+    assert said.startswith("seals: budget default, 1 demonstration, one step in 20, source bundled")
+    assert "3 pairs of 3 methods, decided: 2 sampled, 2 likely, 2 both (67%; goal 60%)" in said
 
 
 def test_rows_of_the_best_methods_need_their_names(design, capsys):
