@@ -11,6 +11,7 @@ from support.score_tables import ablation_table, cost_table, score_cell, score_t
 
 from imitbench.cards.catalog import load_suite
 from imitbench.cards.tuned import read_tuned
+from imitbench.published.alarms import FRESH
 from imitbench.published.results_sources import find_results, read_source
 from imitbench.published.submission import is_submission
 from imitbench.published.validation import validate
@@ -63,6 +64,16 @@ def test_published_results_name_no_machine_or_absolute_path():
             assert made["host"] == ""
             commands.append(made["command"])
         assert not [command for command in commands if " /" in command]
+
+
+def test_what_is_wrong_with_earlier_tables_is_said_of_each():
+    """Results of the registered table have fresh seeds alone."""
+    page = (ROOT / "docs" / "earlier_tables.md").read_text()
+    for folder in SUBMISSIONS:
+        runs = [json.loads(line) for path in folder.glob("runs/*.jsonl")
+                for line in path.read_text().splitlines()]  # fmt: skip
+        if any(run["spec"]["seed"] < FRESH for run in runs):
+            assert f"`{folder.name}`" in page
 
 
 def test_every_published_folder_is_on_the_board(board):
