@@ -64,6 +64,25 @@ def test_rows_name_the_versions_that_made_them(tmp_path):
     assert {package_versions(row.runs) for row in rows} == {("0.1.0",)}
 
 
+def test_a_row_says_that_its_runs_are_of_two_kinds_of_processors(tmp_path):
+    board = board_of(tmp_path / "runs")
+    [part] = board.sections
+    row = next(row for row in part.rows if row.runs)
+    assert row_facts.processors_text(row.runs) == ""
+    first, *others = row.runs
+    other = first.run.provenance.model_copy(update={"cpu": "Another <processor>"})
+    result = first.run.result.model_copy(update={"provenance": other})
+    changed = replace(first, run=replace(first.run, result=result))
+    mixed = replace(row, runs=(changed, *others))
+    rows = tuple(mixed if each is row else each for each in part.rows)
+    board = replace(board, sections=(replace(part, rows=rows),))
+    write_site(board, tmp_path / "site", results=[])
+    said = "Runs of 2 kinds of processors, which round differently: "
+    [page] = [path for path in (tmp_path / "site" / "algorithms").rglob("*.html")
+              if said in path.read_text()]  # fmt: skip
+    assert "Another &lt;processor&gt; (1 run)" in page.read_text()
+
+
 def tuned_spec(board):
     [spec, *_] = [spec for part in board.sections for row in part.rows
                   for spec in row.specs if spec.algo == "bc"]  # fmt: skip

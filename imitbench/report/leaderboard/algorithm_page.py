@@ -13,6 +13,7 @@ from imitbench.report.html_tables import TableCell, finite, origin, provenance_t
 from imitbench.report.leaderboard import model, page
 from imitbench.report.leaderboard.model import Board, BoardRow, BoardRun, OnBoard
 from imitbench.report.leaderboard.page import interval, row_name
+from imitbench.report.leaderboard.row_facts import processors_text
 from imitbench.report.model import CellResult, Report
 from imitbench.store.external_results import ExternalRun
 
@@ -80,6 +81,7 @@ def _group(entry: OnBoard, board: Board, up: str, origins: Mapping[str, str]) ->
     parts = [
         tag("p", scores),
         *(tag("p", stated.text) for stated in row.disclosures),
+        *(tag("p", said) for said in [processors_text(row.runs)] if said),
         tag("p", text.conditions(section, Report(board.method, (), ())), class_="lead"),
         tag("h3", "By environment", id=f"{anchor}-cells"),
         _cells(row),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Literal
 
@@ -81,6 +82,18 @@ def level_text(row: BoardRow) -> str:
 def package_versions(runs: Iterable[BoardRun | BoardFailure]) -> tuple[str, ...]:
     """Returns the versions of this package that made the runs, sorted."""
     return tuple(sorted({run.run.provenance.imitbench for run in runs}))
+
+
+def processors_text(runs: Sequence[BoardRun]) -> str:
+    """Says which kinds of processors made the runs of a row; empty if it was one kind."""
+    made = [run.run.provenance for run in runs]
+    counts = Counter(one.gpu or one.cpu for one in made)
+    if len(counts) < 2:
+        return ""
+    named = (f"{name} ({count} run{'s' * (count > 1)})" for name, count in sorted(counts.items()))
+    return (
+        f"Runs of {len(counts)} kinds of processors, which round differently: {', '.join(named)}."
+    )
 
 
 def values_text(row: BoardRow) -> str:
