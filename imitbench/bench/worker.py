@@ -25,6 +25,8 @@ from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
+import numpy as np
+
 from imitbench.bench import provenance
 from imitbench.bench.checkpoint import CheckpointManager, RunProgress
 from imitbench.bench.environments import use_simulator_threads
@@ -288,6 +290,9 @@ class _RunAttempt(Monitor):
 
     def _result(self, spec: RunSpec, trained: Trained, wall_s: float, started_at: str) -> RunResult:
         stochastic = trained.stochastic
+        returns = (stochastic.returns, trained.deterministic.returns)
+        if not all(np.isfinite(found).all() for found in returns):
+            raise ValueError("a return of the evaluation is not finite")
         measures = {**trained.measures, **self._transfer_measures(trained.transfer)}
         return RunResult(
             run_id=spec.run_id,

@@ -5,6 +5,7 @@ import json
 import threading
 
 import pytest
+from gymnasium.envs.classic_control.pendulum import PendulumEnv
 from support.short_suite import write_short_suite
 from typer.testing import CliRunner
 
@@ -12,6 +13,8 @@ from imitbench.bench import sweep
 from imitbench.cli import rewards
 from imitbench.cli.main import app
 from imitbench.errors import InputError
+from imitbench.store.run_dir import RunDirectory
+from imitbench.store.scan import run_directories
 
 
 def test_bad_input_is_reported_after_background_imports_end(tmp_path, monkeypatch):
@@ -33,6 +36,23 @@ def test_bad_input_is_reported_after_background_imports_end(tmp_path, monkeypatc
     told.set()
     assert begun.is_set()
     assert loaded == [False]  # it was over before
+
+
+def test_a_run_whose_return_is_not_finite_has_failed(tmp_path, monkeypatch):
+    """As JSON, its result could not be read."""
+    step = PendulumEnv.step
+
+    def step_to_nowhere(self, action):
+        observation, _, *others = step(self, action)
+        return observation, float("nan"), *others
+
+    monkeypatch.setattr(PendulumEnv, "step", step_to_nowhere)
+    words = ["run", "--algo", "random", "--env", "Pendulum-v1", "--seeds", "1", "--out"]
+    done = CliRunner().invoke(app, [*words, str(tmp_path), "--executor", "inline", "--quiet"])
+    assert done.exit_code == 1
+    [directory] = run_directories(tmp_path)
+    failure = RunDirectory(tmp_path / directory).read_failure()
+    assert failure.message == "a return of the evaluation is not finite"
 
 
 def test_many_seeds_are_counted_before_they_begin(imitbench):
