@@ -128,6 +128,25 @@ def test_a_search_that_found_nothing_better_is_stated_with_its_cost(design, tmp_
     assert asked.algo == "preference_comparisons[total_comparisons=500]"
 
 
+def test_the_page_states_the_steps_that_the_design_has(design, tmp_path, monkeypatch):
+    page = (ROOT / "docs" / "table.md").read_text()
+    commands = TABLE["row_commands"](design, "a", of=["dac", "sqil", "gail"])
+    planned = [
+        (specs[0].algo, f"{specs[0].budget.amount:,}")
+        for command in commands
+        if (specs := specs_of(command, tmp_path, monkeypatch))
+    ]
+    assert planned == [
+        ("dac", "200,000"), ("sqil", "2,000,000"), ("gail", "2,000,000"), ("gail", "200,000"),
+    ]  # fmt: skip
+    for said in (
+        "`pwil` (200,000 steps, packs of 5)",
+        "`sqil` (2,000,000 steps)",
+        "`gail`, `airl` (2,000,000 steps, and at 200,000)",
+    ):
+        assert said in page
+
+
 def test_pairs_that_differ_are_counted_over_all_tracks(design, tmp_path, monkeypatch):
     for method in ("airl", "sqil"):
         monkeypatch.setitem(LEVELS, method, LEVELS["gail"])
