@@ -30,6 +30,8 @@ from imitbench.util.validation_errors import first_problem
 
 DISCLOSURE_FILE = "disclosure.json"
 _AVERAGED = "policy_tau"  # hyper-parameter; below 1, the exported policy is a moving average
+_RETURN = "the true return"
+_SHORT = 40
 _FIX = f"correct {DISCLOSURE_FILE}"
 _Row = tuple[str, str]  # suite, and algorithm with its variant
 _Text = Annotated[str, Field(min_length=1, max_length=500)]
@@ -82,6 +84,8 @@ class Disclosure(AbbreviatedRecord):
     def short(self) -> str:
         """How the values were chosen, in a few words."""
         found = {"default": "card's defaults", "search": "searched", "hand": "by hand"}[self.chosen]
+        if self.chosen == "search" and self.criterion not in (None, _RETURN):
+            found += f" by {one_line(self.criterion, _SHORT)}"
         say = {True: "published seeds had a say", None: "selection not recorded", False: ""}
         return "; ".join(filter(None, (found, say[self.published_seeds])))
 
@@ -411,7 +415,7 @@ def _of_record(specs: Sequence[RunSpec]) -> Disclosure | None:
         return None
     seeds = {seed for record in records for seed in (*record.search_seeds, *record.held_out_seeds)}
     cost = tuning_cost(specs)
-    by = {"the true return" if record.uses_reward else record.objective for record in records}
+    by = {_RETURN if record.uses_reward else record.objective for record in records}
     return Disclosure(
         suite=specs[0].suite,
         algo=specs[0].algo_label,

@@ -238,6 +238,8 @@ def test_values_of_the_table_of_methods_are_known(tmp_path, monkeypatch):
         assert not validate(shown).failed
         [row] = parse_disclosures(shown / DISCLOSURE_FILE)
         assert (row.algo, row.chosen, row.criterion) == ("bc[tuned]", "search", criterion)
+        by = "" if criterion == "the true return" else " by state-match"
+        assert row.short == f"searched{by}"
         assert (row.trials, row.env_steps, row.core_hours) == (16, 7, 0.5)
     (folder / "bc-state-match.yaml").unlink()
     for known in (table_values.table_values, card_checks._tuned):
