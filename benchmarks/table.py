@@ -242,7 +242,7 @@ def complete_values(design: TableDesign) -> list[Path]:
         card = load_algorithm(method)
         for kind in KINDS[:2]:  # what was found on `mujoco` is for `mujoco`
             found = _found(method, kind)
-            [values, *_] = [*found.values(), None]
+            values = next(iter(found.values()), None)
             new = {
                 env_id: values
                 for suite in suites.values()
@@ -277,7 +277,7 @@ def _statement(rows: Rows, method: str) -> Disclosure | None:
     card = load_algorithm(method)
     values = card.resolve(dict(setting.split("=", 1) for setting in rows.settings))
     changed = card.changed(values)
-    [found, *_] = [*(_found(method, "return").values() if rows.searched else ()), None]
+    found = next(iter(_found(method, "return").values()), None) if rows.searched else None
     tuning = None if found is None else found.tuning
     if not changed and (tuning is None or tuning.verdict == "better"):
         return None
@@ -424,9 +424,9 @@ def main(arguments: list[str] | None = None) -> None:
         lines = [search_command(design, method, given.values) for method in methods]
     else:
         best = _names(parser, "--best", given.best, searched) or []
-        wanted = {rows.best for rows in design.rows if rows.part == given.part} - {None}
+        wanted = {rows.best for rows in design.rows if rows.part == given.part and rows.best}
         if wanted and {len(set(best))} != wanted:
-            parser.error(f"rows {given.part}: name the {max(wanted)} best methods with --best")
+            parser.error(f"rows {given.part}: name the {wanted.pop()} best methods with --best")
         lines = list(row_commands(design, given.part, kind=given.values, of=of, best=best))
         _note_missing(design, given.part, given.values, of, best)
     for line in lines:
