@@ -15,6 +15,7 @@ from statistics import fmean
 from typing import Literal, get_args
 
 from imitbench.published.claims import Claim, share_of_expert
+from imitbench.published.table_values import is_of_second_row
 from imitbench.records.bundled_cards import bundled_algorithm, bundled_suite
 from imitbench.records.published import PublishedRun
 from imitbench.records.runs import RunSpec
@@ -114,9 +115,10 @@ def own_outcomes(claims: Sequence[Claim], runs: Iterable[PublishedRun]) -> list[
     Runs fit if they have the claim's algorithm, environment, budget and demonstrations, those
     that ship with the suite, and the claim's hyper-parameters. Runs on different devices, or in
     packs of different sizes, are never averaged: the most seeds count, and of equal numbers the
-    runs without packs.
+    runs without packs. Runs with the values of a second search for the table of methods, such as
+    one without a reward, stand beside no claim.
     """
-    everything = list(runs)
+    everything = [run for run in runs if not is_of_second_row(run.spec)]
     current = current_run_ids((run.spec, run.ended_at) for run in everything)
     fitting: dict[_Key, dict[tuple[int | None, str], list[PublishedRun]]]
     fitting = defaultdict(lambda: defaultdict(list))

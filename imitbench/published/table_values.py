@@ -8,6 +8,8 @@ from importlib import resources
 from pathlib import Path
 
 from imitbench.cards.tuned import TunedValues, read_tuned
+from imitbench.records.bundled_cards import bundled_algorithm
+from imitbench.records.runs import RunSpec
 
 
 def _folder() -> Path:
@@ -23,3 +25,14 @@ def table_values(name: str) -> Sequence[Mapping[str, TunedValues]]:
     folder = _folder()
     paths = [folder / f"{name}.yaml", *sorted(folder.glob(f"{name}-*.yaml"))]
     return [read_tuned(path).environments for path in paths if path.is_file()]
+
+
+def is_of_second_row(spec: RunSpec) -> bool:
+    """Whether a run has the values of a further search for the table, and not of the first one."""
+    card = bundled_algorithm(spec.algo) if spec.implementation_digest is None else None
+    if card is None or not spec.tuned:
+        return False
+    own = card.completed(spec.hyperparameters)
+    found = [tuned.get(spec.environment.id) for tuned in table_values(spec.algo)]
+    fits = [each is not None and each.values.items() <= own.items() for each in found]
+    return any(fits) and not fits[0]

@@ -14,6 +14,8 @@ from imitbench.cards.tuned import TunedValues, Tuning
 from imitbench.cli.main import app
 from imitbench.errors import InputError
 from imitbench.published import card_checks, disclosure, table_values
+from imitbench.published.claim_outcomes import own_outcomes
+from imitbench.published.claims import read_claims
 from imitbench.published.disclosure import (
     DISCLOSURE_FILE,
     Disclosure,
@@ -229,6 +231,11 @@ def test_values_of_the_table_of_methods_are_known(tmp_path, monkeypatch):
     monkeypatch.setattr(table_values, "_folder", lambda: folder)
     for known in (table_values.table_values, card_checks._tuned):
         known.cache_clear()
+    claims = tmp_path / "claims.csv"
+    claims.write_text(
+        "paper,year,figure,url,task,claimed_score,point,algo,suite,env,budget,n_demos,config\n"
+        "A,2020,Table 1,https://example.org,Pendulum-v1,1,last,bc,classic,Pendulum-v1,quick,all,tuned\n"
+    )
     for name, criterion in (("bc", "the true return"), ("bc-state-match", "state-match")):
         runs, shown = tmp_path / name, tmp_path / f"{name}-published"
         config = str(folder / f"{name}.yaml")
@@ -240,6 +247,11 @@ def test_values_of_the_table_of_methods_are_known(tmp_path, monkeypatch):
         assert (row.algo, row.chosen, row.criterion) == ("bc[tuned]", "search", criterion)
         by = "" if criterion == "the true return" else " by state-match"
         assert row.short == f"searched{by}"
+        second = {table_values.is_of_second_row(run.spec) for run in read_runs(runs).runs}
+        assert second == {name == "bc-state-match"}  # claims leave them out
+        stated = read_claims(claims)
+        own = own_outcomes(stated, read_runs(runs).runs)
+        assert [outcome is not None for outcome in own] == [name == "bc"]
         assert (row.trials, row.env_steps, row.core_hours) == (16, 7, 0.5)
     (folder / "bc-state-match.yaml").unlink()
     for known in (table_values.table_values, card_checks._tuned):
