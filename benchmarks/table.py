@@ -17,7 +17,7 @@ from __future__ import annotations
 import argparse
 import shlex
 import sys
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from itertools import combinations
 from pathlib import Path
 from typing import Annotated, Any, Literal, get_args
@@ -27,6 +27,7 @@ from pydantic import Field
 from imitbench.cards.catalog import load_algorithm, load_suite
 from imitbench.cards.suite import mismatch
 from imitbench.cards.tuned import TunedValues, read_tuned
+from imitbench.errors import InputError
 from imitbench.published.disclosure import Disclosure, disclosure_text
 from imitbench.published.results_sources import find_results
 from imitbench.records.bundled_cards import bundled_suite
@@ -403,16 +404,23 @@ def main(arguments: list[str] | None = None) -> None:
     """
     parser = _parser()
     given = parser.parse_args(arguments)
-    design = read_design()
+    try:
+        for line in _lines(parser, given, read_design()):
+            print(line)
+    except InputError as error:  # such as a file of values that is damaged
+        parser.error(str(error))
+
+
+def _lines(
+    parser: argparse.ArgumentParser, given: argparse.Namespace, design: TableDesign
+) -> Iterable[str]:
     if given.mode == "statements":
-        print(disclosure_text(statements(design)), end="")
-        return
-    if given.mode == "decided":
-        print("\n".join(decided_pairs(design, given.results)))
-        return
+        return disclosure_text(statements(design)).splitlines()
     if given.mode == "values":
-        print("\n".join(map(str, complete_values(design))))
-        return
+        return map(str, complete_values(design))
+    if given.mode == "decided":
+        found = list(decided_pairs(design, given.results))
+        return found or [f"{given.results}: has no table of regime {design.search.regime}"]
     searched = design.search.methods
     every = [*searched, *(name for rows in design.rows for name in rows.methods or ())]
     known = list(dict.fromkeys(every)) if given.mode == "rows" else searched
@@ -421,16 +429,13 @@ def main(arguments: list[str] | None = None) -> None:
         parser.error(f"--values {given.values}: name the methods, such as --of bc,dac")
     if given.mode == "search":
         methods = [name for name in searched if of is None or name in of]
-        lines = [search_command(design, method, given.values) for method in methods]
-    else:
-        best = _names(parser, "--best", given.best, searched) or []
-        wanted = {rows.best for rows in design.rows if rows.part == given.part and rows.best}
-        if wanted and {len(set(best))} != wanted:
-            parser.error(f"rows {given.part}: name the {wanted.pop()} best methods with --best")
-        lines = list(row_commands(design, given.part, kind=given.values, of=of, best=best))
-        _note_missing(design, given.part, given.values, of, best)
-    for line in lines:
-        print(line)
+        return [search_command(design, method, given.values) for method in methods]
+    best = _names(parser, "--best", given.best, searched) or []
+    wanted = {rows.best for rows in design.rows if rows.part == given.part and rows.best}
+    if wanted and {len(set(best))} != wanted:
+        parser.error(f"rows {given.part}: name the {wanted.pop()} best methods with --best")
+    _note_missing(design, given.part, given.values, of, best)
+    return row_commands(design, given.part, kind=given.values, of=of, best=best)
 
 
 if __name__ == "__main__":

@@ -169,6 +169,7 @@ def test_rows_of_the_best_methods_need_their_names(design, capsys):
         (["rows", "c"], "name the 8 best methods with --best"),
         (["rows", "c", "--best", "bc,bc"], "name the 8 best methods with --best"),
         (["rows", "a", "--of", "dax"], "--of dax: the design has bc, "),
+        (["decided", "nope"], "nope: no such folder"),
         (["rows", "a", "--values", "mujoco"], "name the methods, such as --of bc,dac"),
     ):
         with pytest.raises(SystemExit):
