@@ -234,7 +234,8 @@ def test_values_of_the_table_of_methods_are_known(tmp_path, monkeypatch):
     claims = tmp_path / "claims.csv"
     claims.write_text(
         "paper,year,figure,url,task,claimed_score,point,algo,suite,env,budget,n_demos,config\n"
-        "A,2020,Table 1,https://example.org,Pendulum-v1,1,last,bc,classic,Pendulum-v1,quick,all,tuned\n"
+        "A,2020,Table 1,https://example.org,Pendulum-v1,1,last,bc,classic,Pendulum-v1,quick,all,"
+        "tuned\n"
     )
     for name, criterion in (("bc", "the true return"), ("bc-state-match", "state-match")):
         runs, shown = tmp_path / name, tmp_path / f"{name}-published"
