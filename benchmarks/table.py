@@ -68,6 +68,7 @@ class Search(Record):
         objective: What is maximized.
         without_reward: Objective of second rows, for the best three methods and `bc`.
         again_below: Score on `mujoco` below which a method gets a search of the same size there.
+        divisors: By how much the budget of some methods is divided.
     """
 
     suite: str
@@ -81,6 +82,7 @@ class Search(Record):
     objective: str
     without_reward: str
     again_below: float
+    divisors: dict[str, int] = Field(default_factory=dict)
 
 
 class Rows(Record):
@@ -95,7 +97,9 @@ class Rows(Record):
         methods: Methods; `None` for the best ones of part a, see `best`.
         best: Number of methods with the highest IQM in part a.
         settings: Hyper-parameters that every row of the group has, as `--set` takes them.
-        pack: Number of seeds that are trained together; `None` to train each alone.
+        pack: Number of seeds that are trained together; `None` to train each alone. Of the best
+            methods of part a, those with a replay buffer are trained together.
+        divisors: By how much the budget of some methods is divided.
         searched: Whether the methods have the values of the search, where it found better ones than
             those of their cards.
     """
@@ -110,6 +114,26 @@ class Rows(Record):
     settings: list[str] = Field(default_factory=list)
     pack: int | None = None
     searched: bool = False
+    divisors: dict[str, int] = Field(default_factory=dict)
+
+    def pack_of(self, method: str) -> int | None:
+        """How many seeds of a method are trained together; `None` to train each alone."""
+        alone = self.methods is None and load_algorithm(method).budget_unit != "replay_steps"
+        return None if alone else self.pack
+
+
+class Amendment(Record):
+    """A change of the design before the first run of the table.
+
+    Attributes:
+        amended_at: ISO 8601 time in UTC.
+        digest: SHA-256 of the design before the change.
+        why: What was changed, and why.
+    """
+
+    amended_at: str
+    digest: str
+    why: str
 
 
 class TableDesign(SealedRecord):
@@ -125,6 +149,7 @@ class TableDesign(SealedRecord):
         goal: Share of the pairs of methods to decide after Holm in regime `few` on each suite.
         search: The search for values.
         rows: The rows.
+        amendments: Changes before the first run.
         digest: SHA-256 over all of the above.
     """
 
@@ -139,6 +164,7 @@ class TableDesign(SealedRecord):
     goal: float
     search: Search
     rows: list[Rows]
+    amendments: list[Amendment] = Field(default_factory=list)
     digest: str = ""
 
 
@@ -165,6 +191,8 @@ def search_command(design: TableDesign, method: str, kind: Kind = "return") -> s
     objective = search.without_reward if kind == "state-match" else search.objective
     words = ["imitbench", "tune", "--algo", method, "--suite", suite, "--per", "suite"]
     words += ["--env", ",".join(_same_tasks(search.environments, suite)), "--regime", search.regime]
+    if method in search.divisors:
+        words += ["--budget", divided("default", search.divisors[method])]
     words += ["--trials", str(search.trials), "--search-share", f"{search.share:g}"]
     words += ["--search-seeds", _listed(search.seeds)]
     words += ["--held-out-seeds", _listed(search.held_out_seeds)]
@@ -172,6 +200,12 @@ def search_command(design: TableDesign, method: str, kind: Kind = "return") -> s
         words += ["--pack-seeds"]
     words += ["--objective", objective, "--keep-anyway", "--to", str(_file(method, kind))]
     return shlex.join(words)
+
+
+def divided(budget: str, by: int) -> str:
+    """Returns a part of a budget, such as `default/40` for a tenth of `default/4`."""
+    name, _, before = budget.partition("/")
+    return budget if by == 1 else f"{name}/{int(before or 1) * by}"
 
 
 def row_commands(
@@ -207,15 +241,16 @@ def _row_command(design: TableDesign, rows: Rows, method: str, values: Path | No
         words += ["--env", ",".join(rows.environments)]
     if rows.regime is not None:
         words += ["--regime", rows.regime]
-    if rows.budget != "default":
-        words += ["--budget", rows.budget]
+    budget = divided(rows.budget, rows.divisors.get(method, 1))
+    if budget != "default":
+        words += ["--budget", budget]
     words += ["--seeds", f"{design.seeds[0]}-{design.seeds[-1]}"]
     for setting in rows.settings:
         words += ["--set", setting]
     if values is not None:
         words += ["--config", str(values)]
-    if rows.pack is not None:
-        words += ["--pack", str(rows.pack)]
+    if (pack := rows.pack_of(method)) is not None:
+        words += ["--pack", str(pack)]
     return shlex.join(words)
 
 
@@ -282,7 +317,7 @@ def _statement(rows: Rows, method: str) -> Disclosure | None:
     tuning = None if found is None else found.tuning
     if not changed and (tuning is None or tuning.verdict == "better"):
         return None
-    label = variant_label(changed, "cpu", pack=rows.pack)
+    label = variant_label(changed, "cpu", pack=rows.pack_of(method))
     share = values.get("policy_tau", 1.0)
     said: dict[str, Any] = {
         "suite": rows.suite,

@@ -19,7 +19,8 @@ from imitbench.tune.held_out_comparison import add_tuned
 
 ROOT = Path(__file__).resolve().parents[1]
 TABLE = runpy.run_path(str(ROOT / "benchmarks" / "table.py"))
-DIGEST = "2da18ef37a1fa47b365d578d539977a6e8d1788b10b5eb2fb77f3696619be568"
+REGISTERED = "2da18ef37a1fa47b365d578d539977a6e8d1788b10b5eb2fb77f3696619be568"
+DIGEST = "5a207c96416cac1d58cc5372b1b725dfded16076339590d71ad69956548f154a"
 
 
 @pytest.fixture(scope="module")
@@ -29,6 +30,8 @@ def design():
 
 def test_the_design_is_the_registered_one(design, tmp_path):
     assert design.digest == DIGEST
+    [amendment] = design.amendments
+    assert (amendment.digest, amendment.amended_at > design.registered_at) == (REGISTERED, True)
     changed = json.loads(TABLE["DESIGN"].read_text())
     changed["search"]["trials"] = 50
     (tmp_path / "design.json").write_text(json.dumps(changed))
@@ -137,11 +140,20 @@ def test_the_page_states_the_steps_that_the_design_has(design, tmp_path, monkeyp
         if (specs := specs_of(command, tmp_path, monkeypatch))
     ]
     assert planned == [
-        ("dac", "200,000"), ("sqil", "2,000,000"), ("gail", "2,000,000"), ("gail", "200,000"),
+        ("dac", "200,000"), ("sqil", "200,000"), ("gail", "2,000,000"), ("gail", "200,000"),
     ]  # fmt: skip
+    best = ["bc", "dac", "gail", "iq_learn", "ls_iq", "sqil", "csil", "hype"]
+    fast = TABLE["row_commands"](design, "c", of=["dac", "sqil", "gail"], best=best)
+    steps = [
+        (specs[0].budget.amount, specs[0].pack)
+        for command in fast
+        if "--regime few" in command and (specs := specs_of(command, tmp_path, monkeypatch))
+    ]
+    assert sorted(steps, key=str) == [(50_000, 5)] * 2 + [(50_000, None)] * 4  # on both suites
     for said in (
         "`pwil` (200,000 steps, packs of 5)",
-        "`sqil` (2,000,000 steps)",
+        "`sqil` (200,000 steps)",
+        "`few` with 50,000 steps",
         "`gail`, `airl` (2,000,000 steps, and at 200,000)",
     ):
         assert said in page
@@ -192,6 +204,7 @@ def test_searches_are_planned_as_they_are_registered(design, tmp_path, monkeypat
         assert sorted(scope.environments) == sorted(wanted.environments)
         assert len(request.covered(scope)) == 5
         assert (request.trials, request.search_share) == (wanted.trials, wanted.share)
+        assert request.plan.request.budget == ("default/10" if method == "sqil" else "default")
         assert [*request.search_seeds] == wanted.seeds
         assert [*request.held_out_seeds] == wanted.held_out_seeds
         assert (request.objective, request.algorithm.name) == (wanted.objective, method)
