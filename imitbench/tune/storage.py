@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from json import JSONDecodeError
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
@@ -60,6 +62,7 @@ def open_storage(address: StudyLocation) -> Iterator[BaseStorage]:
     require_optuna()
     from optuna.storages import RDBStorage
     from sqlalchemy.exc import OperationalError, SQLAlchemyError
+    from sqlalchemy.pool import QueuePool
 
     if address.kind == "journal":
         try:
@@ -70,7 +73,11 @@ def open_storage(address: StudyLocation) -> Iterator[BaseStorage]:
     storage = None
     try:
         storage = RDBStorage(
-            f"sqlite:///{address.path}", engine_kwargs={"connect_args": {"timeout": _BUSY_S}}
+            "sqlite://",  # an address would end at a `?` in the path, and decode `%` and braces
+            engine_kwargs={
+                "creator": partial(_connect, address.path),
+                "poolclass": QueuePool,
+            },
         )
         yield storage
     except OperationalError as error:  # for example, the disk is full or the file is read-only
@@ -84,6 +91,10 @@ def open_storage(address: StudyLocation) -> Iterator[BaseStorage]:
         if storage is not None:
             storage.remove_session()
             storage.engine.dispose()
+
+
+def _connect(path: str) -> sqlite3.Connection:
+    return sqlite3.connect(path, timeout=_BUSY_S, check_same_thread=False)
 
 
 def _journal(path: str) -> BaseStorage:

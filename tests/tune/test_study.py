@@ -49,6 +49,17 @@ def test_a_resumed_search_equals_an_uninterrupted_one(tmp_path, study_in, kind):
     assert len(found[0]) == 13
 
 
+@pytest.mark.parametrize("kind", ["sqlite", "journal"])
+@pytest.mark.parametrize("name", ["what?timeout=1", "100%25", "{SCHEMA_VERSION}", "{}", "a b#c"])
+def test_the_folder_of_a_study_may_have_any_name(tmp_path, study_in, kind, name):
+    (tmp_path / name).mkdir()
+    with open_storage(StudyLocation.within(tmp_path / name, kind)) as storage:
+        go_on(study_in(storage), 1)
+    assert [each.name for each in tmp_path.iterdir()] == [name]
+    assert any((tmp_path / name).iterdir())
+    assert len(read_trials(StudyLocation.within(tmp_path / name, kind))) == 1
+
+
 def test_the_first_trial_is_the_default_and_seeds_matter(tmp_path, study_in, make_request):
     proposed = []
     for seed in (0, 1):
