@@ -231,6 +231,9 @@ def revision(out: Path, *, rebuild: bool) -> Iterator[DuckDBPyConnection]:
     path = out / DATABASE_FILE
     draft = out / f".{DATABASE_FILE}.{socket.gethostname()}-{os.getpid()}"
     with _writable(out):
+        # One that was killed may have had the same number: on a file system without locks, nobody
+        # else removes what it left.
+        _remove_draft(draft)
         if not rebuild:
             with opened(path):  # prevents third-party programs from writing to it
                 shutil.copyfile(path, draft)
@@ -245,13 +248,17 @@ def revision(out: Path, *, rebuild: bool) -> Iterator[DuckDBPyConnection]:
             connection.execute("CHECKPOINT")
         except BaseException:
             connection.close()
-            draft.unlink(missing_ok=True)
-            draft.with_name(draft.name + ".wal").unlink(missing_ok=True)
+            _remove_draft(draft)
             raise
         connection.close()
         path.with_name(path.name + ".wal").unlink(missing_ok=True)  # of a third-party program
         draft.replace(path)
         fsync_directory(out)
+
+
+def _remove_draft(draft: Path) -> None:
+    draft.unlink(missing_ok=True)
+    draft.with_name(draft.name + ".wal").unlink(missing_ok=True)
 
 
 def insert(connection: DuckDBPyConnection, tables: Mapping[str, pa.Table]) -> None:

@@ -4,6 +4,7 @@ import json
 import math
 import os
 import shutil
+import socket
 import subprocess
 import sys
 
@@ -178,6 +179,26 @@ def test_a_damaged_database_is_rebuilt(tmp_path, finished, damage):
         path.write_text("not a database")
     assert collect(tmp_path).added == 1
     assert len(scores(tmp_path)) == 1
+
+
+@pytest.mark.parametrize("left", [b"", b"not a database", "database"])
+def test_without_locks_the_draft_of_a_killed_collector_does_no_harm(
+    tmp_path, finished, monkeypatch, left
+):
+    """In a container, a later process often has the number of the killed one."""
+    monkeypatch.setattr(database, "_lock", lambda _descriptor, _out: False)
+    draft = tmp_path / f".{database.DATABASE_FILE}.{socket.gethostname()}-{os.getpid()}"
+    for seed in range(2):  # a new database, then one that is revised
+        if left == "database":
+            with duckdb.connect(str(draft)) as connection:
+                connection.execute("CREATE TABLE runs (number INTEGER)")
+        else:
+            draft.write_bytes(left)
+            draft.with_name(f"{draft.name}.wal").write_bytes(left)
+        finished(make_spec(seed=seed))
+        assert collect(tmp_path) == CollectionSummary(1, 0)
+    assert len(scores(tmp_path)) == 2
+    assert not list(tmp_path.glob(f".{database.DATABASE_FILE}.*"))
 
 
 def test_a_run_done_again_replaces_its_rows(tmp_path, finished):
