@@ -56,7 +56,7 @@ def load(path: AnyPath, *, trust: bool = False) -> Sequence[Trajectory]:
         raise MissingPathError(f"{source}: no such file or folder: check the path")
     if (source / STATE_FILE).is_file():
         trajectories: Sequence[Trajectory] = _load_dataset_folder(source)
-        return list(map(decode_objects, trajectories)) if trust else trajectories
+        return [decode_objects(t, str(source)) for t in trajectories] if trust else trajectories
     return open_trajectories(source, trust=trust).read(with_infos=True)
 
 

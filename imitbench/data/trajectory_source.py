@@ -101,7 +101,7 @@ class TrajectorySource(ABC):
                 trajectory = row.trajectory(
                     infos=decoded, where=self.where, number=first_row + index
                 )
-                yield decode_objects(trajectory) if self.trust else trajectory
+                yield decode_objects(trajectory, self.where) if self.trust else trajectory
 
 
 class TableSource(TrajectorySource):

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import dataclasses
 import pickle
-import zipfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -24,20 +23,29 @@ from imitbench.util.extras import import_extra
 from imitbench.util.text_line import one_line
 
 
-def decode_objects(trajectory: Trajectory) -> Trajectory:
+def decode_objects(trajectory: Trajectory, where: str = "the data set") -> Trajectory:
     """Decodes infos kept as opaque text into the objects that jsonpickle wrote.
 
+    Args:
+        trajectory: A trajectory with or without infos.
+        where: Name of the data set in errors.
+
     Raises:
-        InputError: The package jsonpickle is not installed.
+        InputError: The package jsonpickle is not installed, or cannot decode a text.
     """
     infos = trajectory.infos
     if infos is None or not any(OPAQUE in info for info in infos):
         return trajectory
     jsonpickle = import_extra("jsonpickle", "jsonpickle", "trust=True: decoding these infos")
-    decoded = [  # without `keys`, which the reference library does not write
-        jsonpickle.decode(info[OPAQUE], safe=True, keys=False) if OPAQUE in info else info
-        for info in infos
-    ]
+    try:
+        decoded = [  # without `keys`, which the reference library does not write
+            jsonpickle.decode(info[OPAQUE], safe=True, keys=False) if OPAQUE in info else info
+            for info in infos
+        ]
+    except Exception as error:  # what the text names may raise any exception
+        raise InputError(
+            f"{where}: infos cannot be decoded here ({one_line(error)}); read them without trust"
+        ) from error
     return dataclasses.replace(trajectory, infos=np.fromiter(decoded, dtype=object))
 
 
@@ -50,8 +58,8 @@ def unpickle_infos(path: Path) -> npt.NDArray[Any]:
     try:
         with np.load(path, allow_pickle=True) as archive:
             infos: npt.NDArray[Any] = archive["infos"]
-    except (ImportError, AttributeError, ValueError, OSError, zipfile.BadZipFile) as error:
-        raise InputError(f"{path}: infos cannot be unpickled here ({error})") from error
+    except Exception as error:  # a pickle can make its reader raise any exception
+        raise InputError(f"{path}: infos cannot be unpickled here ({one_line(error)})") from error
     if infos.ndim != 1 or not all(isinstance(info, Mapping) for info in infos):
         raise InputError(f"{path}: infos is not a list of dictionaries")
     return infos

@@ -201,6 +201,28 @@ def test_names_that_lead_out_of_an_archive_are_not_followed(tmp_path):
     assert [each.name for each in tmp_path.iterdir()] == ["inside"]
 
 
+def test_trusted_infos_that_cannot_be_decoded_are_one_line(tmp_path):
+    file = tmp_path / "set.parquet"
+    texts = [['{"py/type": 3}', "{}"], ["{}"]]
+    pq.write_table(columns(infos=texts), file)
+    assert open_trajectories(file).read(with_infos=True)[0].infos[0] == {OPAQUE: texts[0][0]}
+    with pytest.raises(InputError, match=r"set\.parquet: infos cannot be decoded here \(.*"):
+        open_trajectories(file, trust=True).read(with_infos=True)
+
+
+def test_a_damaged_pickle_is_one_line_even_when_trusted(tmp_path):
+    file = tmp_path / "set.npz"
+    infos = np.array([{"step": 0}, {"step": 1}])
+    arrays = {"obs": np.zeros((3, 1)), "acts": np.zeros((2, 1)), "terminal": np.array([True])}
+    np.savez(file, **arrays, indices=np.zeros(0, int), rews=np.zeros(2))
+    sink = io.BytesIO()
+    np.save(sink, infos)
+    with zipfile.ZipFile(file, "a") as archive:
+        archive.writestr("infos.npy", sink.getvalue()[:-20])
+    with pytest.raises(InputError, match=r"set\.npz: infos cannot be unpickled here \(.*"):
+        open_trajectories(file, trust=True)
+
+
 @pytest.mark.parametrize(
     "content",
     [b"", b"PK\x03\x04", b"PK\x05\x06" + bytes(18), b"\x00" * 100],
