@@ -115,14 +115,14 @@ class LeRobotSource(EpisodeSource):
             table = self._read(file, wanted)
             obs = np.column_stack([_matrix(table[name], name, file) for name in self._columns])
             acts = _matrix(table[_ACTION], _ACTION, file)
-            rewards = _matrix(table[_REWARD], _REWARD, file) if self._has_rewards else None
+            rewards = _numbers(table, _REWARD, file) if self._has_rewards else None
             start = 0
             for length in lengths:
                 part = slice(start, start + length)
                 start += length
                 last = obs[start - 1 : start]
                 seen = np.concatenate([obs[part], last])
-                given = None if rewards is None else rewards[part].reshape(-1).astype(np.float64)
+                given = None if rewards is None else rewards[part].astype(np.float64)
                 yield trajectory_of(seen, acts[part], True, given)
 
     def _count(self, file: Path) -> list[int]:
@@ -130,11 +130,11 @@ class LeRobotSource(EpisodeSource):
         with opened_parquet(file) as parquet:
             names = [n for n in (_EPISODE, _FRAME) if n in parquet.schema_arrow.names]
         table = self._read(file, names)
-        episode = _matrix(table[_EPISODE], _EPISODE, file).reshape(-1)
+        episode = _numbers(table, _EPISODE, file)
         cuts = np.flatnonzero(np.diff(episode)) + 1
         lengths = np.diff(cuts, prepend=0, append=len(episode))
         if _FRAME in names:
-            frame = _matrix(table[_FRAME], _FRAME, file).reshape(-1)
+            frame = _numbers(table, _FRAME, file)
             due = np.concatenate([np.arange(length) for length in lengths])
             odd = np.flatnonzero(frame != due)
             if len(odd):
@@ -171,6 +171,16 @@ def _flat_size(kind: pa.DataType, parquet: Any, name: str) -> int | None:
 
 def _is_number(kind: pa.DataType) -> bool:
     return bool(pa.types.is_floating(kind) or pa.types.is_integer(kind))
+
+
+def _numbers(table: pa.Table, name: str, file: Path) -> Array:
+    """Returns a column of one number per frame, which some files have as lists of one."""
+    values = _matrix(table[name], name, file)
+    if values.shape[1:] not in ((), (1,)):
+        raise InputError(
+            f"{file}: column '{name}' has shape {values.shape[1:]} for each frame: store one number"
+        )
+    return values.reshape(-1)
 
 
 def _matrix(column: pa.ChunkedArray, name: str, file: Path) -> Array:

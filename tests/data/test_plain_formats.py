@@ -387,6 +387,22 @@ def test_lerobot_without_what_is_needed_is_refused(tmp_path):
         open_trajectories(tmp_path / "set")
 
 
+@pytest.mark.parametrize("name", ["episode_index", "frame_index", "next.reward"])
+@pytest.mark.parametrize("width", [1, 2])
+def test_lerobot_has_one_number_per_frame_where_there_can_be_only_one(tmp_path, name, width):
+    made = episodes((3, 2), acts=2)
+    write_lerobot(tmp_path / "set", made)
+    [file] = tmp_path.glob("set/data/**/*.parquet")
+    table = pq.read_table(file)
+    wide = pa.array([[value] * width for value in table[name].to_pylist()])
+    pq.write_table(table.set_column(table.column_names.index(name), name, wide), file)
+    if width == 1:
+        assert [len(each) for each in open_trajectories(tmp_path / "set").read()] == [3, 2]
+        return
+    with pytest.raises(InputError, match=rf"column '{name}' has shape \(2,\) for each frame"):
+        open_trajectories(tmp_path / "set").read()
+
+
 def test_lerobot_with_videos_only_is_refused(tmp_path):
     write_lerobot(tmp_path / "set", episodes((3,), acts=2))
     [file] = (tmp_path / "set" / "data").rglob("*.parquet")
