@@ -112,6 +112,6 @@ def _array(values: Any, name: str, where: str) -> npt.NDArray[Any]:
         array = np.array(values if isinstance(values, list) else None)
     except (ValueError, OverflowError):  # ragged lists, numbers beyond 64 bits
         array = np.empty(0, object)
-    if array.dtype.kind not in "fiub":
+    if array.dtype.kind not in "fib":  # unsigned ones are beyond int64
         raise InputError(f"{where}: {name} is not a list of numbers or of equally long lists")
-    return array.astype(np.int64) if array.dtype.kind in "iub" else array
+    return array.astype(np.int64) if array.dtype.kind in "ib" else array

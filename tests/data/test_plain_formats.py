@@ -184,6 +184,7 @@ def test_tables_that_are_no_demonstrations_are_refused(text, message, tmp_path):
         ('{"obs":[[1],[2]],"acts":[0],"reward":[1]}', "unknown key 'reward'; did you mean"),
         ('{"obs":[[1],[2,3]],"acts":[0]}', "line 1: obs is not a list of numbers"),
         ('{"obs":[[1],[2]],"acts":["up"]}', "line 1: acts is not a list of numbers"),
+        (f'{{"obs":[[1],[2]],"acts":[{2**63}]}}', "line 1: acts is not a list of numbers"),
         ('{"obs":[[1],[2]],"acts":[0],"terminal":1}', "terminal is 1: write true or false"),
         ('{"obs":[[1]],"acts":[0]}', "one observation more than actions"),
         ("", "is empty"),
