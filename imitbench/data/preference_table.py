@@ -180,5 +180,13 @@ def _row(
         raise InputError(f"{file}, row {number}: pair or weight is missing; export it again")
     if len(first) != len(second):
         raise InputError(f"{file}, row {number}: fragments of {len(first)} and {len(second)} steps")
-    answers = [RecordedAnswer(**answer) for answer in entry["answers"] or []]
+    answers = [_answer(answer, f"{file}, row {number}") for answer in entry["answers"] or []]
     return PreferenceRow(entry["pair"], first, second, preference, weight, answers)
+
+
+def _answer(fields: dict[str, Any] | None, where: str) -> RecordedAnswer:
+    known = fields or {}
+    missing = [each.name for each in _ANSWER if known.get(each.name) is None]
+    if absent := [name for name in missing if name not in ("preference", "response_ms")]:
+        raise InputError(f"{where}: an answer lacks {absent[0]}; export it again")
+    return RecordedAnswer(**known)
