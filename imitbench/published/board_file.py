@@ -126,7 +126,14 @@ def board_runs(path: Path) -> list[ExternalRun]:
         InputError: The file cannot be read, or is not a leaderboard.
     """
     tables = _read_tables(path)
-    return [run for number, table in enumerate(tables) for run in _of_table(table, number)]
+    runs: list[ExternalRun] = []
+    for number, table in enumerate(tables):
+        try:
+            runs += _of_table(table, number)
+        except ValidationError as error:  # imported results have shorter names
+            why = f"table {number + 1}: {first_problem(error)}"
+            raise InputError(f"{path}: cannot be read ({why})") from error
+    return runs
 
 
 def _of_table(table: _Table, number: int) -> Iterator[ExternalRun]:

@@ -258,6 +258,27 @@ def test_a_leaderboard_document_is_read_like_imported_results(own, theirs, tmp_p
         assert "not a leaderboard" in told(*command, "--out", board)
 
 
+@pytest.mark.parametrize(
+    ("changed", "field"),
+    [({"mixture": "m" * 300}, "mixture"), ({"rows": [["a" * 150, "x" * 100]] * 2}, "algo")],
+    ids=["mixture", "name"],
+)
+def test_a_leaderboard_document_with_longer_names_than_imports_have_is_one_line(
+    changed, field, tmp_path
+):
+    rows = [
+        {"algorithm": algo, "kind": "run", "submitted_by": who, "runs": [{"env": "e", "score": 1}]}
+        for algo, who in changed.get("rows", [["bc", "me"]])
+    ]
+    table = {"suite": "s", "budget": "quick", "n_demos": "all", "source": None} | changed
+    board = tmp_path / "leaderboard.json"
+    document = {"format": "imitbench-leaderboard", "version": 1, "tables": [table | {"rows": rows}]}
+    board.write_text(json.dumps(document))
+    found = told("status", "--out", board)
+    assert found.startswith(f"{board}: cannot be read (table 1: {field}: ")
+    assert "\n" not in found
+
+
 def test_altered_results_are_refused(theirs, tmp_path):
     shutil.copytree(theirs, tmp_path / "theirs")
     [first, *_] = sorted((tmp_path / "theirs" / "episodes").rglob("*.csv"))
