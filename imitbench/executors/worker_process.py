@@ -247,10 +247,13 @@ class WorkerProcess:
 
 
 def _how_it_ended(code: int) -> str:
-    if code < 0:
+    if code >= 0:
+        return f"exited with code {code}"
+    try:
         number = signal.Signals(-code)
-        return f"was killed by {number.name}{_MEANINGS.get(number, '')}"
-    return f"exited with code {code}"
+    except ValueError:  # most real-time signals have no name
+        return f"was killed by signal {-code}"
+    return f"was killed by {number.name}{_MEANINGS.get(number, '')}"
 
 
 def kill_descendants(value: str) -> None:

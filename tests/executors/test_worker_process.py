@@ -77,6 +77,13 @@ def test_a_new_process_continues_the_job_while_runs_remain(job, worker):
     assert process.serve(job).kind == "finished"  # by the existing process
 
 
+def test_a_signal_without_a_name_is_recorded_like_any_other(job, worker):
+    number = signal.SIGRTMIN + 6  # real-time signals have no names but for the first and the last
+    job = job(f"os.kill(os.getpid(), {number})")
+    assert worker().serve(job).kind == "finished"
+    assert deaths(job) == [f"worker was killed by signal {number}"] * 3
+
+
 def test_it_ends_when_no_run_remains(job, worker):
     job = job("raise SystemExit(3)")
     assert worker().serve(job).kind == "finished"
