@@ -70,7 +70,7 @@ def choose_device(device: str, gpus: Sequence[str] = ()) -> Choice:
         InputError: The two contradict each other, or `device` is invalid.
     """
     kind, colon, number = device.partition(":")
-    numbered = kind in ("cuda", "hybrid") and number.isdigit()
+    numbered = kind in ("cuda", "hybrid") and number.isdecimal()
     if kind not in _KINDS or (colon and not numbered):
         raise InputError(f"--device {device}: must be auto, cpu, cuda, hybrid, or cuda:N")
     asked = tuple(gpus)

@@ -39,7 +39,15 @@ def test_gpus_are_used_when_they_are_requested(device, gpus, choice):
 
 @pytest.mark.parametrize(
     ("device", "gpus"),
-    [("gpu", ()), ("cuda:", ()), ("cuda:x", ()), ("cpu:0", ()), ("auto:1", ()), ("mps", ())],
+    [
+        ("gpu", ()),
+        ("cuda:", ()),
+        ("cuda:x", ()),
+        ("cuda:²", ()),
+        ("cpu:0", ()),
+        ("auto:1", ()),
+        ("mps", ()),
+    ],
 )
 def test_other_devices_are_refused(device, gpus):
     with pytest.raises(InputError, match="must be auto, cpu, cuda, hybrid, or cuda:N"):
