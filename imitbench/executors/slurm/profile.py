@@ -100,7 +100,7 @@ class Profile(Record):
         default_factory=dict
     )
     container: Container | None = None
-    extra: dict[Annotated[str, Field(pattern=r"^[a-z][a-z-]*$")], str | int | bool] = Field(
+    extra: dict[Annotated[str, Field(pattern=r"^[a-z][a-z-]*$")], _Line | int | bool] = Field(
         default_factory=dict
     )
 

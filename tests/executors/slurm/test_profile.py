@@ -117,6 +117,7 @@ def test_the_interpreter_is_the_containers(container, gpus, command):
         ('setup: ["true\\nrm -rf /"]', "setup.0"),
         ("environment: {1A: x}", "environment"),
         ("extra: {Mail: x}", "extra"),
+        ('extra: {comment: "a\\nrm -rf /"}', "extra.comment"),
         ("container: {image: x, runtime: docker}", "apptainer"),
     ],
 )
