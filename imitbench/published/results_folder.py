@@ -46,7 +46,7 @@ from imitbench.store.comparability import current_run_ids
 from imitbench.store.races import RegisteredRace, read_races
 from imitbench.store.run_dir import RunDirectory
 from imitbench.store.run_rows import read_episode_file
-from imitbench.store.scan import check_suites
+from imitbench.store.scan import check_suites, run_directories
 from imitbench.util.files import atomic_write_text, new_folder
 from imitbench.util.name_lists import Names, split_names
 from imitbench.util.text_line import one_line
@@ -146,9 +146,12 @@ def read_runs(out: Path, *, suite: Names = None) -> PublishedRuns:
     wanted = split_names("--suite", suite)
     check_suites(out, wanted)
     found, unfinished, unreadable = [], 0, []
-    for path in sorted(out.glob("*/*/*/*/")):
-        directory = RunDirectory(path)
-        if not (path / "spec.json").is_file() or (wanted and path.parts[-4] not in wanted):
+    closed: dict[str, str] = {}
+    for name in run_directories(out, closed):
+        directory = RunDirectory(out / name)
+        if wanted and name.split("/")[0] not in wanted:
+            continue
+        if not (directory.path / "spec.json").is_file():
             continue
         if not directory.has_outcome:
             unfinished += 1
@@ -157,6 +160,7 @@ def read_runs(out: Path, *, suite: Names = None) -> PublishedRuns:
             found.append(read_run(directory))
         except InputError as error:
             unreadable.append(str(error))
+    unreadable += [f"{out / name}: cannot be listed ({why})" for name, why in closed.items()]
     current = current_run_ids((run.spec, run.ended_at) for run in found)
     runs = sorted((run for run in found if run.spec.run_id in current), key=_order)
     return PublishedRuns(runs, len(found) - len(runs), unfinished, unreadable)
@@ -258,8 +262,9 @@ def read_run(directory: RunDirectory) -> PublishedRun:
         InputError: A file is missing or malformed.
     """
     spec = directory.read_spec()
-    if spec.run_id != directory.path.name:
-        raise InputError(f"{directory.path / 'spec.json'}: belongs to run {spec.run_id}")
+    home = RunDirectory.of(Path(), spec).path
+    if directory.path.parts[-len(home.parts) :] != home.parts:  # a copy, or an edited file
+        raise InputError(f"{directory.path / 'spec.json'}: belongs to run {one_line(home)}")
     if not directory.is_done:
         failure = directory.read_failure()
         return PublishedRun(spec, failure=failure.model_copy(update={"traceback": ""}))

@@ -1,6 +1,8 @@
 """Published results: the same runs give the same texts, which are read back and checked."""
 
+import errno
 import json
+import os
 import shutil
 
 import pytest
@@ -151,6 +153,32 @@ def test_one_suite_can_be_chosen(out):
     write_finished_run(out, suite="tabular")
     assert {run.spec.suite for run in read_runs(out, suite="tabular").runs} == {"tabular"}
     assert len(read_runs(out).runs) == 4
+
+
+@pytest.mark.parametrize("name", [".snapshot", "classic-old"])
+def test_runs_of_a_copied_folder_are_not_published_twice(tmp_path, out, name):
+    ids = [run.spec.run_id for run in read_runs(out).runs]
+    shutil.copytree(out / "classic" / "gail", out / "classic" / name)
+    shutil.copytree(out / "classic", out / name)
+    found = read_runs(out)
+    assert [run.spec.run_id for run in found.runs] == ids
+    assert bool(found.unreadable) == (name[0] != ".")
+    assert all(" belongs to run classic/" in message for message in found.unreadable)
+    assert len(read_strictly(publish(out, tmp_path / "published")).runs) == len(ids)
+
+
+def test_folders_that_cannot_be_listed_are_named(out, monkeypatch):
+    scan = os.scandir
+
+    def refuse(path):
+        if str(path).endswith("/gail"):
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), path)
+        return scan(path)
+
+    monkeypatch.setattr(os, "scandir", refuse)
+    found = read_runs(out)
+    assert found.unreadable == [f"{out}/classic/gail: cannot be listed (Permission denied)"]
+    assert len(found.runs) == 2
 
 
 def test_a_damaged_run_is_named_and_skipped(out):
