@@ -438,17 +438,17 @@ def restore_runs(
                     f"run {run.spec.run_id}: {one_line(name)!r} is not a valid folder name"
                 )
         try:
-            if directory.has_outcome:
-                continue
-            _restore(run, directory)
+            made += not directory.has_outcome and _restore(run, directory)
         except OSError as error:
             raise InputError(f"--out {out}: cannot be written ({error.strerror})") from error
-        made += 1
     return made, len(runs) - made
 
 
-def _restore(run: PublishedRun, directory: RunDirectory) -> None:
+def _restore(run: PublishedRun, directory: RunDirectory) -> bool:
+    """Writes a run directory, unless the process that held it has completed the run."""
     with directory.claim(wait=True):
+        if directory.has_outcome:
+            return False
         directory.begin(run.spec, rebuild=True)
         if run.failure is not None:
             directory.fail(run.failure)
@@ -459,3 +459,4 @@ def _restore(run: PublishedRun, directory: RunDirectory) -> None:
             if run.rewards is not None:
                 directory.write_reward_scores(run.rewards)
             directory.finish(run.result)
+        return True

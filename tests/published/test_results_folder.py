@@ -102,6 +102,23 @@ def test_restored_runs_give_the_same_scores_and_leave_own_ones_alone(tmp_path, o
     assert restore_runs(published, tmp_path / "theirs") == (0, 3)
 
 
+def test_a_run_that_another_process_completes_meanwhile_is_left_alone(tmp_path, out, monkeypatch):
+    published = read_strictly(publish(out, tmp_path / "published")).published
+    [run] = [run for run in published if run.spec.algo == "gail"]
+    theirs = tmp_path / "theirs"
+    claim = RunDirectory.claim
+
+    def after_the_other_process(directory, **options):
+        monkeypatch.setattr(RunDirectory, "claim", claim)
+        write_finished_run(theirs, seed=0, algo="gail")
+        (directory.path / "log.txt").write_text("trained here")
+        return directory.claim(**options)
+
+    monkeypatch.setattr(RunDirectory, "claim", after_the_other_process)
+    assert restore_runs([run], theirs) == (0, 1)
+    assert RunDirectory.of(theirs, run.spec).log.read_text() == "trained here"
+
+
 CURVE = [{"step": 4, "bc/loss": 0.5, "rollout/return_mean": 1.25},
          {"step": 6, "bc/loss": float("nan"), "noise": 3.0},
          {"step": 10, "bc/loss": 0.25, "rollout/return_mean": -2.0}]  # fmt: skip
