@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 
 POLL_S = 0.05
+_LOCKED = "Could not set lock on file"
 _FOREIGN_S = 2.0
 _CATALOGUE = """
     SELECT table_name AS name, sql FROM duckdb_tables() WHERE NOT internal
@@ -162,7 +163,8 @@ def _connect(path: Path) -> DuckDBPyConnection:
         try:
             return duckdb.connect(str(path), read_only=True, config=config)
         except duckdb.Error as error:
-            if "lock" not in str(error).lower():
+            # Messages about damage name a "block", or the path, which may contain "lock".
+            if _LOCKED not in str(error):
                 raise DamagedDatabaseError(
                     f"{path}: cannot be opened; delete it, it is rebuilt from the run directories"
                 ) from error

@@ -181,6 +181,26 @@ def test_a_damaged_database_is_rebuilt(tmp_path, finished, damage):
     assert len(scores(tmp_path)) == 1
 
 
+def test_damage_is_not_taken_for_a_lock_of_another_program(tmp_path, finished):
+    """Of damage, DuckDB tells the block, and the path."""
+    home = tmp_path / "clock"
+    finished(make_spec())
+    collect(tmp_path, home=home)
+    path = home / database.DATABASE_FILE
+    whole = path.read_bytes()
+    path.write_text("not a database")
+    assert collect(tmp_path, home=home).added == 1
+    for start in range(3 * 4096, len(whole), 2**18):  # its blocks
+        path.write_bytes(whole[:start] + bytes(2000) + whole[start + 2000 :])
+        try:
+            duckdb.connect(str(path), read_only=True).close()
+        except duckdb.Error as error:
+            assert "in block" in str(error)
+            assert collect(tmp_path, home=home).added == 1
+            return
+    pytest.fail("no damage was noticed")
+
+
 @pytest.mark.parametrize("left", [b"", b"not a database", "database"])
 def test_without_locks_the_draft_of_a_killed_collector_does_no_harm(
     tmp_path, finished, monkeypatch, left
