@@ -34,6 +34,7 @@ from imitbench.store.database_access import (
     opened,
 )
 from imitbench.store.external_results import ExternalScoreRow
+from imitbench.untrusted.limits import beyond
 from imitbench.util.extras import import_extra
 from imitbench.util.files import fsync_directory
 from imitbench.util.text_line import one_line
@@ -456,6 +457,29 @@ def read_external_scores(connection: DuckDBPyConnection) -> list[ExternalScoreRo
     return _read(connection, ExternalScoreRow, "external_scores", f"name, {_RUN_ORDER}")
 
 
+@contextmanager
+def damage_told() -> Iterator[None]:
+    """Context of queries of this program, which fail only if the file is damaged.
+
+    DuckDB notices damage of a block when a query needs it.
+
+    Raises:
+        DamagedDatabaseError: A query has failed.
+        InputError: A query needs more memory than it may use.
+    """
+    try:
+        yield
+    except duckdb.OutOfMemoryException as error:
+        told = beyond("database_bytes", "needs more memory")
+        raise InputError(f"{DATABASE_FILE}: {told}") from error
+    except duckdb.Error as error:
+        raise DamagedDatabaseError(
+            f"{DATABASE_FILE}: cannot be read ({one_line(error)}); delete the file, it is rebuilt "
+            "from the run directories"
+        ) from error
+
+
+@damage_told()
 def read_frame(
     connection: DuckDBPyConnection,
     table: str,
@@ -470,6 +494,7 @@ def read_frame(
         selection: Runs to read. Tables without algorithms ignore the algorithms in it.
 
     Raises:
+        DamagedDatabaseError: The database is damaged.
         InputError: pandas is not installed.
     """
     import_extra("pandas", "pandas", "a table of results in Python")
@@ -501,8 +526,13 @@ def _read(connection: DuckDBPyConnection, kind: type[_Row], source: str, order: 
         ) from error
 
 
+@damage_told()
 def read_durations(connection: DuckDBPyConnection) -> dict[tuple[str, str, str, int], float]:
-    """Returns median seconds of completed runs by algorithm, environment, budget unit, amount."""
+    """Returns median seconds of completed runs by algorithm, environment, budget unit, amount.
+
+    Raises:
+        DamagedDatabaseError: The database is damaged.
+    """
     rows = connection.execute(
         "SELECT algo, env, budget_unit, budget_amount, median(wall_s) FROM runs GROUP BY ALL"
     ).fetchall()

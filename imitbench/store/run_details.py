@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING
 
 from imitbench.records.runs import Provenance, RunSpec
+from imitbench.store.database import damage_told
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
@@ -69,10 +70,12 @@ class ReportDetails:
     curves: dict[str, dict[str, MetricCurve]] = field(default_factory=dict)
 
 
+@damage_told()
 def read_details(connection: DuckDBPyConnection) -> ReportDetails:
     """Reads details of the runs that `imitbench.store.database.read_scores` returns.
 
     Raises:
+        DamagedDatabaseError: The database is damaged.
         ValidationError: A stored specification or provenance is malformed.
     """
     names = [field.name for field in fields(RunDetail)]
@@ -89,11 +92,15 @@ def read_details(connection: DuckDBPyConnection) -> ReportDetails:
     return ReportDetails(runs, _read_curves(connection))
 
 
+@damage_told()
 def read_episodes(connection: DuckDBPyConnection, run_ids: Sequence[str]) -> int | None:
     """Returns the evaluation episodes per run of completed runs.
 
     Returns:
         Episodes per run; `None` if runs differ in it, or there are no runs.
+
+    Raises:
+        DamagedDatabaseError: The database is damaged.
     """
     rows = connection.execute(
         """

@@ -6,7 +6,7 @@ import pytest
 from support.synthetic_runs import plan_runs, write_results
 
 from imitbench.errors import InputError
-from imitbench.store import database
+from imitbench.store import database, run_details
 from imitbench.store.collector import collect
 from imitbench.store.database_access import DamagedDatabaseError
 
@@ -101,3 +101,27 @@ def test_a_database_with_other_content_is_rebuilt(out):
     assert collect(out).added == 2
     with database.reader(out) as connection:
         assert connection.execute("SELECT count(*) FROM scores").fetchall() == [(2,)]
+
+
+def test_damage_that_a_query_meets_is_one_line(tmp_path):
+    write_results(tmp_path, plan_runs(2))
+    collect(tmp_path)
+    path = tmp_path / database.DATABASE_FILE
+    whole = path.read_bytes()
+    readers = (
+        database.read_durations,
+        run_details.read_details,
+        lambda connection: database.read_frame(connection, "curves"),
+        lambda connection: run_details.read_episodes(connection, ["0"]),
+    )
+    met = set()
+    for start in range(3 * 4096, len(whole), 2**17):
+        path.write_bytes(whole[:start] + b"damage" * 300 + whole[start + 1800 :])
+        for reader in readers:
+            try:
+                with database.reader(tmp_path) as connection:
+                    reader(connection)
+            except InputError as error:
+                assert "\n" not in str(error)
+                met.add(str(error).partition(" (")[0])
+    assert f"{database.DATABASE_FILE}: cannot be read" in met
