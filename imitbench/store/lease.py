@@ -354,7 +354,7 @@ def _judge(
         if owner.pid == os.getpid() and owner.started == (_start_of(owner.pid) or ""):
             # Its folder was away when this process released it, or found that it had lost it.
             return "held" if owner.nonce in _held_here else "abandoned"
-        alive = _is_alive(owner)
+        alive = _is_alive(owner.pid, owner.started)
         if alive is not None:
             # A lease of a running process is never taken over, even after a suspension.
             return "held" if alive else "abandoned"
@@ -379,20 +379,20 @@ def _file_clock_ns(folder: Path) -> int:
         probe.unlink(missing_ok=True)
 
 
-def _is_alive(owner: LeaseOwner) -> bool | None:
-    """Whether a process of this machine is running; `None` if unknown."""
+def _is_alive(pid: int, started: str) -> bool | None:
+    """Whether the process that started then is running on this machine; `None` if unknown."""
     try:
-        os.kill(owner.pid, 0)
+        os.kill(pid, 0)
     except ProcessLookupError:
         return False
     except OverflowError:  # no process has such a number
         return False
     except PermissionError:
         pass
-    started = _start_of(owner.pid)
-    if not owner.started or started is None:
+    found = _start_of(pid)
+    if not started or found is None:  # processes of other users may be hidden
         return None
-    return started == owner.started
+    return found == started
 
 
 def _start_of(pid: int) -> str | None:
@@ -426,7 +426,7 @@ def is_gone(mark: str) -> bool:
     started = mark.rpartition(" ")[2]
     if machine != _machine() or not started or not rest.isascii() or not rest.isdigit():
         return False
-    return len(rest) < 10 and _start_of(int(rest)) != started
+    return len(rest) < 10 and _is_alive(int(rest), started) is False
 
 
 @cache
