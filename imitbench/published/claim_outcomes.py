@@ -49,10 +49,10 @@ class OwnOutcome:
             `FAILED_BELOW`.
         mean_return: Mean return of the last policies.
         share: The same divided by the expert's return, with its interval; `None` if that return is
-            not above 0.
+            not above 0, or unknown because scores are shares of successful episodes.
         score: Mean score of the last policies, with its interval.
         best_score: Mean over the seeds of each one's best point of its learning curve, as a score;
-            `None` unless the curves of all seeds are published.
+            `None` unless curves of returns with this score are published of all seeds.
         pack: Number of seeds that were trained together, if any.
         device: Class of the processor.
     """
@@ -242,10 +242,11 @@ def outcome_of(runs: Sequence[PublishedRun]) -> OwnOutcome:
     returns, scores, shares = [], [], []
     for run in newest.values():
         references = run.outcome.references
+        by_success = references.score_one == "success"  # references are not returns
         value = run.result.raw_return if run.result else references.random
         returns.append(value)
-        scores.append(references.score(value))
-        shares.append(share_of_expert(value, references.expert))
+        scores.append(run.result.score() if run.result else references.score(value))
+        shares.append(share_of_expert(value, None if by_success else references.expert))
     known = [share for share in shares if share is not None]
     return OwnOutcome(
         seeds=len(newest),
@@ -266,6 +267,9 @@ def _best_score(runs: Sequence[PublishedRun]) -> float | None:
     scores = [
         run.result.references.score(float(run.curve.values.max()))
         for run in runs
-        if run.result is not None and run.curve is not None and run.curve.has_returns
+        if run.result is not None
+        and run.result.references.score_one != "success"
+        and run.curve is not None
+        and run.curve.has_returns
     ]
     return fmean(scores) if len(scores) == len(runs) else None

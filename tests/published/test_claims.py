@@ -20,7 +20,7 @@ from imitbench.published.claims import COLUMNS, read_claims
 from imitbench.published.submission import read_strictly
 from imitbench.records.curves import LearningCurve
 from imitbench.records.published import PublishedRun
-from imitbench.records.runs import RunFailure
+from imitbench.records.runs import ReferenceScores, RunFailure
 from imitbench.stats.bootstrap import Interval, no_interval
 
 RESULTS = Path(__file__).resolve().parents[2] / "results"
@@ -287,6 +287,20 @@ def test_a_failed_run_is_a_failed_seed_and_counts_as_random_actions(cartpole, be
     assert (own.seeds, own.failed) == (2, 1)
     assert own.score.point == pytest.approx(references.score(good.result.raw_return) / 2)
     assert own.mean_return == pytest.approx((good.result.raw_return + references.random) / 2)
+
+
+def test_where_scores_are_shares_of_successes_returns_are_none(cartpole, beside):
+    scale = ReferenceScores(random=0.0, expert=1.0, version="1", score_one="success")
+    successes = {"references": scale, "raw_return": 80.0, "success_rate": 0.75}
+    runs = [
+        replace(curved(run, 90.0, 95.0), result=run.result.model_copy(update=successes))
+        for run in cartpole
+    ]
+    failure = failed(runs[0])
+    runs[0] = replace(failure, failure=failure.failure.model_copy(update={"references": scale}))
+    own = beside(runs)
+    assert own.score.point == pytest.approx(0.75 * (len(runs) - 1) / len(runs))
+    assert (own.failed, own.share, own.best_score) == (1, None, None)
 
 
 def curved(run, *values, metric="rollout/return_mean"):
