@@ -364,7 +364,8 @@ def with_references(results: ImportedResults, suite: SuiteCard) -> ImportedResul
 
     Returns:
         The same results; completed runs on the suite's environments that have a return, but
-        neither a score nor references, get the suite's references.
+        neither a score nor references, get the suite's references, unless scores are shares of
+        successful episodes there.
     """
     runs = [_with_references(run, suite) for run in results.runs]
     lacking = sorted(
@@ -381,6 +382,8 @@ def with_references(results: ImportedResults, suite: SuiteCard) -> ImportedResul
 def _with_references(run: ExternalRun, suite: SuiteCard) -> ExternalRun:
     card = suite.environments.get(run.env or "")
     if run.status != "completed" or _has_scale(run) or card is None or card.scale is None:
+        return run
+    if card.scale.score_one == "success":  # a return says nothing of success
         return run
     return run.model_copy(
         update={

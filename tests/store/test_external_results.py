@@ -7,6 +7,7 @@ from pydantic import ValidationError
 from support.runs import make_spec
 
 from imitbench.cards.catalog import load_suite
+from imitbench.cards.success import CardSuccess
 from imitbench.errors import InputError
 from imitbench.store import database, external_results
 from imitbench.store.collector import CollectionSummary, collect
@@ -266,6 +267,19 @@ def test_a_suite_gives_returns_the_scale_of_own_scores(tmp_path):
     write_external(scaled, tmp_path, "lab", version="1")
     rows = query(tmp_path, "SELECT score FROM external_scores ORDER BY ALL")
     assert rows == [(0.5,), (pytest.approx(0.5),), (0.9,), (None,)]
+
+
+def test_returns_get_no_score_where_scores_are_shares_of_successes():
+    card = load_suite("classic")
+    env = "Pendulum-v1"
+    environment = card.environments[env]
+    rule = CardSuccess(key="is_success", when="ever")
+    by_success = environment.model_copy(update={"success": rule})
+    assert by_success.scale.score_one == "success"
+    changed = card.model_copy(update={"environments": {env: by_success}})
+    found = with_references(results(run("1", raw_return=87.0), run("2", score=0.9)), changed)
+    assert [each.any_score for each in found.runs] == [None, 0.9]
+    assert found.notes == [f"suite classic has no references of {env}"]
 
 
 def test_a_folder_that_cannot_be_written_is_reported(tmp_path):
