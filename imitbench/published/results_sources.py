@@ -193,10 +193,14 @@ def _find_results(folder: Path) -> LoadedResults:
 
 
 def submission_folders(folder: Path) -> list[Path]:
-    """Returns the folders of published results that a folder is or has, in the order of names."""
+    """Returns the folders of published results that a folder is or has, in the order of names.
+
+    Hidden folders are left out: exports are written in some, and a killed one stays.
+    """
     if (folder / MANIFEST_FILE).exists():
         return [folder]
-    return sorted(path.parent for path in folder.glob(f"*/{MANIFEST_FILE}"))
+    found = (path.parent for path in folder.glob(f"*/{MANIFEST_FILE}"))
+    return sorted(path for path in found if not path.name.startswith("."))
 
 
 def read_source(folder: Path, *, with_alarms: bool = False) -> ResultsSource:

@@ -17,6 +17,7 @@ from imitbench import InputError
 from imitbench.cli.main import app
 from imitbench.published.opening import open_results, results_location
 from imitbench.published.results_folder import export_results, read_runs
+from imitbench.published.results_sources import find_results
 from imitbench.published.submission import PACKED_FILE, read_strictly, restore_runs
 from imitbench.published.validation import validate
 from imitbench.store import database
@@ -168,6 +169,18 @@ def test_a_folder_of_published_folders_is_all_of_them(own, theirs, tmp_path):
     export(own, tmp_path / "own")
     assert len(rows(tmp_path)) == 11
     assert not list(tmp_path.glob("*.duckdb"))
+
+
+def test_what_a_killed_export_left_is_no_submission(theirs, tmp_path):
+    shutil.copytree(theirs, tmp_path / "theirs")
+    left = tmp_path / ".theirs.0abc.tmp"  # as `imitbench.util.files.new_folder` names it
+    shutil.copytree(theirs, left)
+    manifest = left / "manifest.json"
+    manifest.write_text(manifest.read_text().replace('"command"', '"order"'))
+    assert rows(tmp_path) == rows(theirs)
+    found = find_results(tmp_path)
+    assert [source.name for source in found.sources] == ["theirs"]
+    assert not found.notes
 
 
 def test_a_run_folder_may_have_published_folders_in_it(own, theirs, tmp_path):
