@@ -96,8 +96,14 @@ class StudyRunner:
         self._recovered: set[str] = set()
 
     def begin(self) -> None:
-        """Writes the settings of the study."""
-        StudySettings.of(self._request, self.scope).write(self.folder)
+        """Writes the settings of the study.
+
+        Raises:
+            InputError: Another process has begun it with other settings since they were checked.
+        """
+        settings = StudySettings.of(self._request, self.scope)
+        settings.check(self.folder)
+        settings.write(self.folder)
 
     def has(self, job: TrialJob) -> bool:
         """Whether a job belongs to this study."""

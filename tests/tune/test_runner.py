@@ -198,6 +198,18 @@ def test_two_processes_cannot_tune_in_one_folder(make_request, run_tuning, tmp_p
 
 
 @pytest.mark.slow
+def test_settings_of_a_study_that_another_process_began_meanwhile_stay(make_request, tmp_path):
+    request, root = make_request(), tmp_path / "tuning"
+    check_request(request, root)
+    other = dataclasses.replace(request, seed=1)
+    check_request(other, root)
+    [scope] = request.scopes
+    StudyRunner(other, scope, root, None).begin()
+    with pytest.raises(InputError, match=r"another sampler seed \(1, not 0\)"):
+        StudyRunner(request, scope, root, None).begin()
+    StudyRunner(other, scope, root, None).begin()
+
+
 def test_the_same_values_are_not_trained_twice(make_request, run_tuning, tmp_path):
     card = make_request().algorithm
     fixed = {
