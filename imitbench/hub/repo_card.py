@@ -49,7 +49,8 @@ class RepoCard:
         """Parses the text of a file, called `where` in error messages."""
         if not whole.startswith(_FENCE):
             return cls(text=whole)
-        head, _, text = whole.removeprefix(_FENCE).partition(f"\n{_FENCE}")
+        # The file may end with the second fence, and there may be nothing between both.
+        head, end, text = f"{whole}\n".removeprefix("---").partition(f"\n{_FENCE}")
         try:
             _, metadata = load_yaml(head)
         except UNREADABLE_YAML as error:
@@ -57,9 +58,11 @@ class RepoCard:
             raise InputError(
                 f"{where}: metadata between --- is not valid YAML ({problem})"
             ) from error
+        if metadata is None and end:
+            metadata = {}
         if not isinstance(metadata, dict):
             raise InputError(f"{where}: metadata between --- must be `key: value` lines")
-        return cls(metadata, text)
+        return cls(metadata, text.removesuffix("\n"))
 
     def render(self) -> str:
         """Returns the content of the whole file."""

@@ -99,6 +99,23 @@ def test_a_section_replaces_the_older_one():
     assert card.text == "# Title\n\nText.\n\n## More\n\nMore.\n"
 
 
+@pytest.mark.parametrize(
+    ("whole", "metadata", "text"),
+    [
+        ("---\nlicense: mit\n---", {"license": "mit"}, ""),
+        ("---\n---\n# Title\n", {}, "# Title\n"),
+        ("---\n# none yet\n---\n# Title", {}, "# Title"),
+    ],
+)
+def test_metadata_may_be_empty_or_end_the_file(whole, metadata, text):
+    assert RepoCard.parse(whole) == RepoCard(metadata, text)
+
+
+def test_a_text_below_a_line_is_no_metadata():
+    with pytest.raises(InputError, match="metadata between ---"):
+        RepoCard.parse("---\n# Title\n")
+
+
 @pytest.mark.parametrize("head", ["a: [", "- a", "text"])
 def test_malformed_metadata_is_reported(tmp_path, head):
     (tmp_path / "README.md").write_text(f"---\n{head}\n---\n# Title\n")
