@@ -227,7 +227,7 @@ class RunDirectory:
         for leftover in self.path.iterdir():
             if leftover.name in kept or lease.is_needed(leftover.name, self._lease):
                 continue
-            if leftover.is_dir():
+            if leftover.is_dir() and not leftover.is_symlink():
                 shutil.rmtree(leftover)
             else:
                 leftover.unlink(missing_ok=True)

@@ -119,3 +119,16 @@ def test_a_damaged_specification_is_reported(tmp_path, spec):
     path.write_text(path.read_text().replace('"seed": 0', '"seed": "zero"'))
     with pytest.raises(InputError, match="seed"):
         directory.read_spec()
+
+
+def test_links_in_a_run_directory_are_removed_and_not_followed(tmp_path, spec):
+    directory = RunDirectory.of(tmp_path / "runs", spec)
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    (elsewhere / "policy.json").write_text("mine")
+    directory.begin(spec)
+    directory.policy.symlink_to(elsewhere)
+    (directory.path / "video.mp4").symlink_to(elsewhere / "policy.json")
+    directory.begin(spec)
+    assert [path.name for path in directory.path.iterdir()] == ["spec.json"]
+    assert (elsewhere / "policy.json").read_text() == "mine"
