@@ -112,7 +112,12 @@ def max_array_size() -> int:
 def _run(*command: str) -> str:
     try:
         done = subprocess.run(
-            command, capture_output=True, text=True, timeout=_TIMEOUT_S, check=True
+            command,
+            capture_output=True,
+            text=True,
+            errors="replace",  # a cluster's settings may be in another encoding
+            timeout=_TIMEOUT_S,
+            check=True,
         )
     except subprocess.CalledProcessError as error:
         words = " ".join(error.stderr.split()) or f"exit code {error.returncode}"

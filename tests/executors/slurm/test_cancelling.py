@@ -1,10 +1,15 @@
-"""Cancelled tasks lose their job files, unless the scheduler refuses."""
+"""Cancelled tasks lose their job files, unless the scheduler refuses, in whatever words."""
 
 import os
 
 import pytest
 
-from imitbench.executors.slurm.queue import SchedulerError, SlurmSubmission, cancel_submissions
+from imitbench.executors.slurm.queue import (
+    SchedulerError,
+    SlurmSubmission,
+    cancel_submissions,
+    max_array_size,
+)
 
 
 @pytest.fixture
@@ -46,3 +51,14 @@ def test_jobs_stay_if_the_scheduler_refuses(scheduler, submission, tmp_path):
         cancel_submissions([submission])
     assert all(job.read_text() == "{}" for job in submission.jobs_from(0))
     assert len(list(tmp_path.iterdir())) == 3  # two jobs and the commands
+
+
+def test_the_scheduler_may_write_in_another_encoding(tmp_path, monkeypatch):
+    command = tmp_path / "scontrol"
+    command.write_bytes(b"#!/bin/sh\nprintf 'Comment = caf\\351\\nMaxArraySize = 77\\n'\n")
+    command.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
+    assert max_array_size() == 77
+    command.write_bytes(b"#!/bin/sh\nprintf 'refus\\351' >&2; exit 1\n")
+    with pytest.raises(SchedulerError, match="scontrol: refus"):
+        max_array_size()
