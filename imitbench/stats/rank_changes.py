@@ -39,6 +39,9 @@ _CHUNK_ELEMENTS = 1 << 17
 _MOST_BLOCKS = 1_000
 """Blocks that are compared by their numbers of cells; the number of all grows exponentially."""
 
+_WIDEST = 1e154
+"""A range whose square is still a float."""
+
 _ROUNDING = 1e-6
 """Share of the range of scores below which a standard error is none."""
 
@@ -92,8 +95,8 @@ class InteractionTest:
     """The result of `interaction_test`.
 
     Attributes:
-        p_value: NaN if a cell has a single run.
-        permutations: Number of permutations; 0 if a cell has a single run.
+        p_value: NaN if a cell has a single run, or if scores are too large for their squares.
+        permutations: Number of permutations; 0 where p is NaN.
         exact: Whether these are all, or else drawn.
     """
 
@@ -350,6 +353,7 @@ def _order_test(
         for alike, actual in members:
             reached = permutations - np.searchsorted(ordered, actual * (1 - 1e-9))
             found = np.minimum(1.0, (reached + 1) / (permutations + 1) * len(pairs) / size)
+            found[~np.isfinite(actual)] = 1.0
             p_values |= zip(alike, found.tolist(), strict=True)
     return _OrderTest(p_values, signs)
 
@@ -370,7 +374,7 @@ def _ratios(
     for x, y in cells:
         # Runs are sorted; in another order for each pair, permutations of pairs are independent.
         pooled.append(np.concatenate([rng.permuted(x, axis=1), rng.permuted(y, axis=1)], axis=1))
-    least = (max(float(np.ptp(runs)) for runs in pooled) * _ROUNDING) ** 2 or 1.0
+    least = _least_variance(pooled)
 
     def ratios(masks: Sequence[Mask]) -> FloatArray:
         parts = [_moments(runs, mask) for runs, mask in zip(pooled, masks, strict=True)]
@@ -389,6 +393,14 @@ def _ratios(
         for start in range(0, permutations, rows)
     ]
     return actual, np.concatenate(largest)
+
+
+def _least_variance(pooled: Sequence[FloatArray]) -> float:
+    """Returns the least variance of an effect: no spread at all would be an infinite weight."""
+    widest = max(float(np.ptp(runs)) for runs in pooled) * _ROUNDING
+    if widest > _WIDEST:
+        return math.inf
+    return widest**2 or 1.0
 
 
 def _moments(pooled: FloatArray, masks: Mask) -> tuple[FloatArray, FloatArray]:
@@ -458,12 +470,13 @@ def interaction_test(
     if min(min(own.first, own.pooled.size - own.first) for own in cells) < 2:
         return InteractionTest(math.nan, 0, False)
     sizes = [(own.first, own.pooled.size - own.first) for own in cells]
-    # No spread at all would be an infinite weight.
-    least = (max(float(np.ptp(own.pooled)) for own in cells) * _ROUNDING) ** 2 or 1.0
+    least = _least_variance([own.pooled for own in cells])
     shape = len(names), len(cells) // len(names)
     [actual] = _wald(
         *_effects(cells, [(np.arange(sum(pair)) < pair[0])[None] for pair in sizes]), shape, least
     )
+    if not math.isfinite(actual):
+        return InteractionTest(math.nan, 0, False)
     least_extreme = actual * (1 - 1e-9)
     count = math.prod(math.comb(sum(pair), pair[0]) for pair in sizes)
     if count <= EXACT_PERMUTATIONS:

@@ -197,6 +197,16 @@ def test_methods_with_few_runs_do_not_hide_a_change_of_others():
     assert found.interaction.permutations == 0
 
 
+@pytest.mark.parametrize("size", [1e160, 1e200, 1e300, 1.7e308])
+def test_scores_whose_squares_are_no_floats_decide_nothing(size):
+    before = {"a": {"e": [size, 1.0, 2.0]}, "b": {"e": [size, 2.0, 3.0]}}
+    after = {"a": {"e": [2.0, 2.0, 1.0]}, "b": {"e": [1.0, 1.0, -size]}}
+    with np.errstate(all="ignore"):
+        found = rank_changes(before, after, permutations=99)
+    assert math.isnan(found.interaction.p_value)
+    assert found.p_value == 1
+
+
 def test_the_order_of_methods_and_runs_does_not_matter():
     rng = np.random.default_rng(7)
     tables = [drawn(rng, (0.4, 0.5, 0.6)) for _ in range(2)]
