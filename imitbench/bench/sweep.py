@@ -28,6 +28,7 @@ from imitbench.store import lease
 from imitbench.store.run_dir import RunDirectory
 from imitbench.store.sweep_file import SweepFile, active_sweep
 from imitbench.untrusted.files import require_utf8
+from imitbench.util.text_line import one_line
 
 _POLL_S = 0.2
 
@@ -231,6 +232,9 @@ def check_writable(out: Path) -> None:
         InputError: The folder cannot be created or written.
     """
     require_utf8(out.absolute())  # job files have the path
+    if {"\n", "\r"} & set(str(out.absolute())):  # workers read the paths of jobs line by line
+        told = one_line(str(out.absolute()))
+        raise InputError(f"--out {told}: has a line break in its path; name another folder")
     try:
         out.mkdir(parents=True, exist_ok=True)
         with tempfile.NamedTemporaryFile(dir=out, prefix=".probe-") as probe:

@@ -270,6 +270,14 @@ def test_a_folder_that_cannot_be_written_is_reported_first(tmp_path, plan_of, sw
         sweep(plan_of(), blocked / "out")
 
 
+@pytest.mark.parametrize("name", ["two\nlines", "two\rlines"])
+def test_a_path_with_a_line_break_is_refused(tmp_path, plan_of, sweep, name):
+    with pytest.raises(InputError, match="has a line break in its path") as caught:
+        sweep(plan_of(), tmp_path / name)
+    assert not {"\n", "\r"} & set(str(caught.value))
+    assert not list(tmp_path.iterdir())
+
+
 def run_command(out, *more, **options):
     return subprocess.Popen(
         [sys.executable, "-m", "imitbench", "run", "--algo", "bc", "--env", "Pendulum-v1",
