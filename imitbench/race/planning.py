@@ -7,13 +7,21 @@ from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 
+from pydantic import ValidationError
+
 from imitbench.bench.plan import Plan, plan_request
 from imitbench.bench.provenance import now
 from imitbench.bench.request import PluginSelection, plan_again
 from imitbench.cards.plugins import find_algorithms
 from imitbench.errors import InputError
 from imitbench.records.bundled_cards import likely_expert
-from imitbench.records.race_design import MOST_LOOKS, MOST_SEEDS, FailedRuns, RaceDesign
+from imitbench.records.race_design import (
+    LEAST_SHARE,
+    MOST_LOOKS,
+    MOST_SEEDS,
+    FailedRuns,
+    RaceDesign,
+)
 from imitbench.records.selection import ActingChoice
 from imitbench.report.comparison_runs import ways_of_acting
 from imitbench.stats.normalization import has_scale
@@ -22,6 +30,7 @@ from imitbench.store.races import RegisteredRace, describe_cell, read_races, rea
 from imitbench.store.sweep_file import SweepRequest
 from imitbench.util.hub_client import silent
 from imitbench.util.hub_errors import Notify
+from imitbench.util.validation_errors import first_problem
 from imitbench.version import __version__
 
 
@@ -46,7 +55,7 @@ def check_numbers(
             f"--margin {margin:g}: must be above 0, such as 0.05; without a margin nothing could "
             "be called equivalent"
         )
-    if not 0 < alpha < 1:
+    if not LEAST_SHARE <= alpha < 1:
         raise InputError(f"--alpha {alpha:g}: must be between 0 and 1, such as 0.05")
     if batch < 2:
         raise InputError(f"--batch {batch}: must be at least 2, to see a spread")
@@ -265,14 +274,17 @@ def _design(plan: Plan, pairs: Sequence[tuple[str, str]], options: RaceOptions) 
     cells: dict[str, dict[str, object]] = {}
     for spec in replace(plan, seeds=plan.seeds[:1]):
         cells.setdefault(spec.algo, {})[spec.environment.id] = describe_cell(spec)
-    return RaceDesign.model_validate(
-        {
-            "suite": plan.suite.name,
-            "pairs": list(pairs),
-            "environments": list(plan.environments),
-            "cells": cells,
-            "references": references,
-            **vars(options),
-            "acting": None if sampled else options.acting,
-        }
-    )
+    try:
+        return RaceDesign.model_validate(
+            {
+                "suite": plan.suite.name,
+                "pairs": list(pairs),
+                "environments": list(plan.environments),
+                "cells": cells,
+                "references": references,
+                **vars(options),
+                "acting": None if sampled else options.acting,
+            }
+        )
+    except ValidationError as error:  # too many comparisons
+        raise InputError(f"race: {first_problem(error)}; compare fewer methods") from error

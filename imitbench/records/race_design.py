@@ -38,6 +38,9 @@ if TYPE_CHECKING:
 
 FailedRuns = Literal["either", "count-as-random", "exclude"]
 MOST_SEEDS, MOST_EPISODES, MOST_LOOKS = 10_000, 10_000, 500
+LEAST_SHARE = 1e-10
+"""Least part of alpha of a comparison: shares are rounded to twelve digits."""
+
 SIDES = ("first", "second")
 """Names of the two policies of a race in looks and files."""
 
@@ -93,7 +96,14 @@ class _Design(AbbreviatedRecord):
             raise ValueError(f"batch {self.batch} is above {self.limit} {most}")
         if math.ceil(most / self.batch) > MOST_LOOKS:
             raise ValueError(f"more than {MOST_LOOKS} looks; use larger batches")
+        if self.alpha / self._comparisons < LEAST_SHARE:
+            raise ValueError(f"alpha {self.alpha:g} is too small for {self._comparisons} tests")
         return self
+
+    @property
+    def _comparisons(self) -> int:
+        """Number of the smallest shares of alpha that would be all of it."""
+        return 1
 
     @property
     def digest(self) -> str:
@@ -171,6 +181,11 @@ class RaceDesign(_Design):
             if self.acting is not None and scale.expert_likely is None:
                 raise ValueError(f"references.{env} lacks expert_likely")
         return self
+
+    @property
+    def _comparisons(self) -> int:
+        environments = len(self.environments)
+        return len(self.pairs) * (2 * environments if environments > 1 else 1)
 
     @property
     def ways(self) -> tuple[Acting, ...]:

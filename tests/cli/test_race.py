@@ -51,6 +51,8 @@ def test_methods_may_also_be_given_as_for_run(here):
         (["sqil", "--baseline", "bc", "--batch", "41"], "--batch 41: is above --max-seeds 40"),
         (["sqil", "--baseline", "bc", "--batch", "1"], "--batch 1: must be at least 2"),
         (["sqil", "--baseline", "bc", "--alpha", "1"], "--alpha 1: must be between 0 and 1"),
+        (["sqil", "--baseline", "bc", "--alpha", "1e-12"], "--alpha 1e-12: must be between 0 and"),
+        (["sqil", "--baseline", "bc", "--alpha", "1e-10"], "is too small for 6 tests; compare"),
         (["sqil", "--baseline", "bc", "--max-seeds", "9999999"], "--max-seeds 9999999: at most"),
         (["sqil", "--baseline", "sqil"], "--baseline sqil: is also the method to compare"),
         (["sqil", "--baseline", "bd"], "did you mean 'bc'"),

@@ -290,6 +290,8 @@ def test_the_id_of_a_stored_design_stays():
     for acting in ("likely", "both"):
         with pytest.raises(ValueError, match=r"references.Pendulum-v1 lacks expert_likely"):
             RaceDesign.model_validate_json(json.dumps(stored | {"acting": acting}))
+    with pytest.raises(ValueError, match="alpha 1e-300 is too small for 1 tests"):
+        RaceDesign.model_validate_json(json.dumps(stored | {"alpha": 1e-300}))
 
 
 def test_decisions_of_both_ways_are_told(tmp_path, capsys):
