@@ -325,10 +325,10 @@ class _RunAttempt(Monitor):
         """Returns the evaluation of a policy trained from scratch on the learned reward."""
         if episodes is None:
             return {}
-        mean = float(episodes.returns.mean())
+        mean, references = float(episodes.returns.mean()), self.job.references
         return {
             "transfer_return": mean,
-            "transfer_score": self.job.references.score(mean),
+            "transfer_score": references.score(references.headline(mean, episodes.success_rate)),
         }
 
     def enter(self, phase: Phase) -> None:

@@ -180,7 +180,9 @@ def _show(
     references = find_references(training.environment.evaluated, suite)
     result = trained.as_document()
     mean = result["mean_return"]
-    score = references.score(mean) if references else math.nan
+    score = math.nan
+    if references is not None:
+        score = references.score(references.headline(mean, result["success_rate"]))
     if json:
         print_json({"folder": str(folder), **training.record(), **result, "score": score})
         return

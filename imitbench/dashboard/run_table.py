@@ -99,7 +99,7 @@ class ListedRun:
         """Returns the row of a completed run."""
         return replace(
             self,
-            score=result.references.score(result.raw_return),
+            score=result.score(),
             raw=result.raw_return,
             wall=result.wall_s,
             at=result.finished_at,

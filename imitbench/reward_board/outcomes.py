@@ -53,18 +53,18 @@ def optimization_scores(
                 "without --reoptimize"
             )
     out = reoptimized_folder(directory.results)
-    own = result.raw_return, result.return_std, spec.protocol.episodes
-    scores = [_of_episodes(None, result.references, *own)]
+    own = result.raw_return, result.return_std, result.success_rate
+    scores = [_of_episodes(None, result.references, *own, spec.protocol.episodes)]
     for test in found.tests:
-        returns = measure(
+        episodes = measure(
             test.spec,
             policy,
             episodes=spec.protocol.episodes,
             deterministic=False,
             seed=derive_seed(spec.seed, f"reward board, unchanged in {test.spec.id}"),
-        ).episodes.returns
-        shown = float(returns.mean()), float(returns.std()), len(returns)
-        scores.append(_of_episodes(test.spec.id, test.references, *shown))
+        ).episodes
+        shown = float(episodes.returns.mean()), float(episodes.returns.std()), episodes.success_rate
+        scores.append(_of_episodes(test.spec.id, test.references, *shown, len(episodes.returns)))
     without: dict[str, str] = {}
     for kind, cells in (("reoptimized", found.learned), ("true_reward", found.true)):
         for fresh in cells:
@@ -75,7 +75,9 @@ def optimization_scores(
             if not done:
                 continue
             tested_in = None if fresh.env_id == spec.environment.id else fresh.env_id
-            scores.append(_mean("score", behavior, tested_in, [_score(run) for run in done]))
+            scores.append(
+                _mean("score", behavior, tested_in, [run.read_result().score() for run in done])
+            )
             if kind == "reoptimized" and tested_in is None:
                 followed, problem = _followed(behavior, done, learned_returns)
                 scores += followed
@@ -87,14 +89,20 @@ def optimization_scores(
 def _followed(
     behavior: str, done: Sequence[RunDirectory], learned_returns: Mapping[str, float]
 ) -> tuple[list[RewardScore], str]:
-    """Returns how far policies follow their reward, and why there is no learned score."""
+    """Returns how far policies follow their reward, and why there is no learned score.
+
+    There is no hacking gap where scores are shares of successes, which curves do not have.
+    """
     curves = {run: points for run in done if _has_both(points := run.read_curve())}
     if not curves:
         return [], ""
+    scales = {run: run.read_result().references for run in curves}
     gaps = [
-        hacking_gap(points, run.read_result().references.score) for run, points in curves.items()
+        hacking_gap(points, scales[run].score)
+        for run, points in curves.items()
+        if scales[run].score_one != "success"
     ]
-    scores = [_mean("hacking_gap", behavior, None, gaps)]
+    scores = [_mean("hacking_gap", behavior, None, gaps)] if gaps else []
     ends = learned_returns["random"], learned_returns.get("expert", math.nan)
     if not has_scale(*ends):
         known = "expert" in learned_returns
@@ -163,11 +171,6 @@ def _done(out: Path, fresh: FreshPolicies) -> tuple[list[RunDirectory], str]:
     return done, f"{of}, {failed} failed" if failed else of
 
 
-def _score(directory: RunDirectory) -> float:
-    result = directory.read_result()
-    return result.references.score(result.raw_return)
-
-
 def _mean(
     measured: str, behavior: str, tested_in: str | None, values: Sequence[float]
 ) -> RewardScore:
@@ -187,19 +190,26 @@ def _mean(
 
 
 def _of_episodes(
-    tested_in: str | None, references: ReferenceScores, mean: float, std: float, count: int
+    tested_in: str | None,
+    references: ReferenceScores,
+    mean: float,
+    std: float,
+    success_rate: float | None,
+    count: int,
 ) -> RewardScore:
     """Returns the score of the run's policy, with the interval of its episodes, if several."""
-    margin = 0.0
+    value, margin = references.headline(mean, success_rate), 0.0
+    if references.score_one == "success":
+        std = math.sqrt(value * (1 - value))
     if count > 1:
         unbiased = std**2 * count / (count - 1)
         margin = float(welch_margins(np.array([[unbiased]]), np.array([[count]]))[0])
-    ends = sorted(references.score(end) for end in (mean - margin, mean + margin))
+    ends = sorted(references.score(end) for end in (value - margin, value + margin))
     return RewardScore(
         measure="score",
         behavior="learner",
         tested_in=tested_in,
-        value=references.score(mean),
+        value=references.score(value),
         low=ends[0],
         high=ends[1],
     )

@@ -16,6 +16,8 @@ from imitbench.bench.protocol import Evaluator
 from imitbench.bench.spec import reference_scores
 from imitbench.cards.plugins import find_suite
 from imitbench.cards.success import SuccessRule
+from imitbench.dashboard.curves import CurveReader
+from imitbench.dashboard.run_table import RunTable
 from imitbench.errors import InputError
 from imitbench.experts.lookup import find_references
 from imitbench.policies.base import RandomPolicy
@@ -152,6 +154,22 @@ def test_the_share_of_successful_episodes_is_the_score(ran):
         assert row["score_likely"] is not None
     spread = {run["success_rate"] for run in runs}
     assert len(spread) > 1  # there is something to compare
+
+
+def test_the_dashboard_lists_it(ran):
+    rows = RunTable(ran / "runs", [], CurveReader()).changes("", 0).rows
+    shares = {run["run_id"]: run["success_rate"] for run in documents(ran / "runs")}
+    assert {row.run_id: row.score for row in rows} == shares
+
+
+def test_a_single_training_shows_it(ran):
+    options = ("--env", "lab/Low-v0", "--suite", "./low", "--batches", 5, "--eval-episodes", 4)
+    done = call_imitbench(
+        "train", "imitation", "bc", *options, "--log-dir", "trained", "--json", cwd=ran
+    )
+    assert done.code == 0, done.err
+    trained = json.loads(done.out)
+    assert trained["score"] == trained["success_rate"]
 
 
 def test_reports_show_it_with_its_interval(ran):

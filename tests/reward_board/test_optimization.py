@@ -307,9 +307,16 @@ def test_the_hacking_gap_is_what_is_lost_while_the_learned_return_rises(true, le
 
 def test_the_score_of_a_single_episode_has_no_margin():
     found = outcomes._of_episodes(
-        None, ReferenceScores(random=0.0, expert=10.0, version="1"), 5.0, 0.0, 1
+        None, ReferenceScores(random=0.0, expert=10.0, version="1"), 5.0, 0.0, None, 1
     )
     assert (found.low, found.value, found.high) == (0.5, 0.5, 0.5)
+
+
+def test_where_success_is_the_score_returns_do_not_count():
+    by_success = ReferenceScores(random=0.0, expert=1.0, version="1", score_one="success")
+    found = outcomes._of_episodes(None, by_success, 87.0, 9.0, 0.4, 25)
+    assert found.value == 0.4
+    assert found.high - found.value == pytest.approx(2.0639 * (0.4 * 0.6 / 24) ** 0.5, abs=1e-4)
 
 
 def test_what_was_measured_with_policies_includes_what_was_measured_without():
