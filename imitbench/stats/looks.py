@@ -30,6 +30,8 @@ EQUIVALENCE_RUNS = 10
 EXACT_SPLITS = 20_000
 """Maximum number of permutations to enumerate; eight runs against eight have 12,870."""
 
+_MOST_DRAWN = 1 << 22  # more take gigabytes, which a design of somebody else could ask for
+
 
 @dataclass(frozen=True)
 class Levels:
@@ -114,8 +116,11 @@ def look_at(
 
 
 def _drawn(replicates: int, level: float) -> int:
-    """Returns enough permutations for the level: `replicates`, doubled as often as needed."""
-    wanted = 10 / level
+    """Returns enough permutations for the level: `replicates`, doubled as often as needed.
+
+    With fewer than that, p is valid, too (Phipson and Smyth 2010), but rarely small enough.
+    """
+    wanted = min(10 / level, _MOST_DRAWN)
     doublings = max(0, math.ceil(math.log2(wanted / replicates)))
     return replicates << doublings
 

@@ -1,5 +1,7 @@
 """What one look of a race finds."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 
@@ -84,3 +86,16 @@ def test_without_a_level_there_is_no_test():
     assert look(far).outcome[0] == "better"
     none = look(far, Levels(0.0, 0.01))
     assert none.outcome[0] == "undecided" and np.isnan(none.p_value[0])
+
+
+def test_an_extreme_level_does_not_fill_the_memory(monkeypatch):
+    asked = []
+
+    def found(columns, *, replicates, **_):
+        asked.append(replicates)
+        return SimpleNamespace(p_value=np.ones(len(columns[0][0])))
+
+    monkeypatch.setattr("imitbench.stats.looks.difference_tests", found)
+    for level in (0.01, 1e-5, 1e-12):
+        look(columns([(20, 20)]), Levels(level, 0.01))
+    assert asked == [1000, 1_024_000, 8_192_000]
