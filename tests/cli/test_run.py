@@ -12,6 +12,7 @@ from typer.testing import CliRunner
 from imitbench.bench import sweep
 from imitbench.cli import rewards
 from imitbench.cli.main import app
+from imitbench.envs import batch_choice
 from imitbench.errors import InputError
 from imitbench.store.run_dir import RunDirectory
 from imitbench.store.scan import run_directories
@@ -47,6 +48,7 @@ def test_a_run_whose_return_is_not_finite_has_failed(tmp_path, monkeypatch):
         return observation, float("nan"), *others
 
     monkeypatch.setattr(PendulumEnv, "step", step_to_nowhere)
+    monkeypatch.setattr(batch_choice, "knows", lambda *_: False)  # batches have their own steps
     words = ["run", "--algo", "random", "--env", "Pendulum-v1", "--seeds", "1", "--out"]
     done = CliRunner().invoke(app, [*words, str(tmp_path), "--executor", "inline", "--quiet"])
     assert done.exit_code == 1
