@@ -85,12 +85,13 @@ class ArtifactLocation:
         """Folder of its files; it may not exist."""
         if self.package is not None:
             return copy_of_package_data(self.package)
-        if self.source == HUB and self.conversion is not None and self.fetched.is_dir():
+        if self.source == HUB:
+            fetched = self.fetched
+            if self.conversion is None or not fetched.is_dir():
+                return fetched
             from imitbench.data.lerobot_conversions import converted_copy
 
-            return converted_copy(self.fetched, self.conversion)
-        if self.source == HUB:
-            return self.fetched
+            return converted_copy(fetched, self.conversion)
         if self.source.startswith(MINARI) and self.part == "demos":
             return self.root
         if self.source == MINARI_SETS and self.part == "demos":

@@ -100,6 +100,10 @@ class TunedValues(Card):
     values: dict[str, Scalar]
     tuning: Tuning | None = None
 
+    def are_in(self, hyperparameters: Mapping[str, Scalar]) -> bool:
+        """Whether hyper-parameters have all of these values."""
+        return self.values.items() <= hyperparameters.items()
+
 
 class TunedCard(Card):
     """`tuned.yaml`, next to an algorithm's card.

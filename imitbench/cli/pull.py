@@ -144,16 +144,11 @@ def _pull_one(kind: RepoKind, repo: str, revision: str | None, notify: Notify) -
         if not full:
             raise InputError(f"{repo}: not owner/name; {did_you_mean(repo, known)}")
         [repo] = full[:1]
-    if repo not in known:
-        return pull(kind, repo, revision=revision, notify=notify)
-    listed = known[repo]
-    return pull(
-        kind,
-        repo,
-        revision=revision or listed.hub.revision,
-        conversion=listed.conversion,
-        notify=notify,
-    )
+    listed = known.get(repo)
+    conversion = None
+    if listed is not None:
+        revision, conversion = revision or listed.hub.revision, listed.conversion
+    return pull(kind, repo, revision=revision, conversion=conversion, notify=notify)
 
 
 def prefetch(

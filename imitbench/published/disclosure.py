@@ -395,7 +395,7 @@ def _tuned_values(spec: RunSpec) -> TunedValues | None:
     # Those of the table name every value that was searched, so they are the ones to try first.
     for tuned in (*table_values(spec.algo), _bundled(spec.algo)):
         values = tuned.get(spec.environment.id)
-        if values is not None and values.values.items() <= own.items():
+        if values is not None and values.are_in(own):
             return values
     return None
 

@@ -34,5 +34,5 @@ def is_of_second_row(spec: RunSpec) -> bool:
         return False
     own = card.completed(spec.hyperparameters)
     found = [tuned.get(spec.environment.id) for tuned in table_values(spec.algo)]
-    fits = [each is not None and each.values.items() <= own.items() for each in found]
+    fits = [each is not None and each.are_in(own) for each in found]
     return any(fits) and not fits[0]
